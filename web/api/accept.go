@@ -19,12 +19,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// acceptRoute is the route as idempotency keys know it. A callback of a batch gets what a request of its own
-// would have got, so its key is that route's too: whoever sends again in a batch what was sent one by one
-// makes nothing twice.
+// acceptRoute is the route in idempotency keys. A callback of a batch uses it too, because it is accepted
+// like a single request. So a sender that repeats single requests in a batch creates nothing twice.
 const acceptRoute = "POST /v1/callbacks"
 
-// accept is POST /v1/callbacks: 202 with the callback, or 200 with the first one of the same idempotency key.
+// accept handles POST /v1/callbacks: 202 with the callback, or 200 with the first callback of the same
+// idempotency key.
 func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 	sub, err := readSubmission(c, acceptRoute)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *API) accept(ctx context.Context, c *gin.Context, who caller) error {
 	return a.accepted(c, &accepted[0])
 }
 
-// readSubmission reads what a request of that route submits.
+// readSubmission reads the submission of a request. The route becomes a part of its idempotency key.
 func readSubmission(c *gin.Context, route string) (accept.Submission, error) {
 	body, err := readJSON(c, maxRequest)
 	if err != nil {
@@ -52,7 +52,7 @@ func readSubmission(c *gin.Context, route string) (accept.Submission, error) {
 	return sub, nil
 }
 
-// accepted answers with what became of one submission.
+// accepted responds with the result of one submission.
 func (a *API) accepted(c *gin.Context, r *store.Accepted) error {
 	if r.Err != nil {
 		return r.Err
@@ -71,7 +71,7 @@ func acceptedStatus(replayed bool) int {
 	return http.StatusAccepted
 }
 
-// submit asks the engine, and holds it to one answer for each submission.
+// submit calls the engine, and checks that it returns one result per submission.
 func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) ([]store.Accepted, error) {
 	if len(subs) == 0 {
 		return nil, nil
@@ -86,8 +86,8 @@ func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) 
 	return accepted, nil
 }
 
-// acceptBatch is POST /v1/callbacks/batch: 207, and for each callback what a request of its own would have
-// got. The good ones are one commit.
+// acceptBatch handles POST /v1/callbacks/batch: 207, with the result that each callback would get as a single
+// request. All valid callbacks are one commit.
 func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error {
 	items, err := readBatch(c)
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 	return nil
 }
 
-// appendResult writes what became of one callback of a batch.
+// appendResult writes the result of one callback of a batch.
 func (a *API) appendResult(c *gin.Context, b []byte, r *store.Accepted, now int64) ([]byte, error) {
 	if r.Err == nil {
 		b = append(b, `{"status":`...)
@@ -146,21 +146,20 @@ func (a *API) appendResult(c *gin.Context, b []byte, r *store.Accepted, now int6
 	return client.AppendJSON(b, client.CallbackResult{Status: p.Status, Problem: &p.Problem})
 }
 
-// readBatch returns the callbacks of a batch as they stand in the request.
+// readBatch returns the callbacks of a batch as they are in the request.
 func readBatch(c *gin.Context) ([][]byte, error) {
 	var f fields
 	if len(c.Request.Header["Idempotency-Key"]) > 0 {
-		f.add("Idempotency-Key", "belongs to one callback: give idempotency_key in each callback of a batch")
+		f.add("Idempotency-Key", "is for a single callback; set idempotency_key in each callback of a batch")
 	}
 	return readItems(c, &f, "callbacks", accept.MaxAccept, func(_, _ []byte) bool { return false })
 }
 
-// eventRoute is the route as idempotency keys know it.
+// eventRoute is the route of events in idempotency keys.
 const eventRoute = "POST /v1/events"
 
-// event is POST /v1/events: 202 with what became of it, or 200 with what became of the first one of the same
-// idempotency key. Its fields are a callback's; those that are each endpoint's own the engine refuses by
-// their names.
+// event handles POST /v1/events: 202 with the event, or 200 with the first event of the same idempotency key.
+// Its fields are those of a callback. The engine rejects the fields that each endpoint sets, by name.
 func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	sub, err := readSubmission(c, eventRoute)
 	if err != nil {
@@ -176,30 +175,30 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	})
 }
 
-// Bounds of what is decoded before the engine judges; they are wider than the engine's own.
+// Limits while decoding. They are higher than those of the engine, which checks the values.
 const (
 	maxHeaders  = 1000
 	maxTiers    = 1000
 	maxStatuses = 1000
 )
 
-// A submissionDecoder decodes one callback as a caller asks for it. What it cannot decode is named in the
-// submission's Invalid; what the values mean is the engine's to judge.
+// A submissionDecoder decodes one callback. Fields that it cannot decode are in the submission's Invalid. The
+// engine checks what the values mean.
 type submissionDecoder struct {
 	fields
 	sub      accept.Submission
 	tooLarge bool
 }
 
-// decodeSubmission decodes one callback from valid JSON, which stays referenced: the payload is a part of it.
-// The only error is ErrPayloadTooLarge.
+// decodeSubmission decodes one callback from valid JSON. The result refers to raw, because the payload is a
+// part of it. The only error is ErrPayloadTooLarge.
 func decodeSubmission(raw []byte) (accept.Submission, error) {
 	var d submissionDecoder
 	d.object(request, "", raw, d.member)
 	return d.done()
 }
 
-// done returns what was decoded. The only error is ErrPayloadTooLarge.
+// done returns the decoded submission. The only error is ErrPayloadTooLarge.
 func (d *submissionDecoder) done() (accept.Submission, error) {
 	if d.tooLarge {
 		return accept.Submission{}, httperr.ErrPayloadTooLarge
@@ -208,8 +207,8 @@ func (d *submissionDecoder) done() (accept.Submission, error) {
 	return d.sub, nil
 }
 
-// without returns member for what has not all the fields of a callback: those that refused has a sentence for
-// may not be given.
+// without returns a member function for requests that lack some fields of a callback. refused has an error
+// message for each of these fields.
 func (d *submissionDecoder) without(refused map[string]string) func(key, raw []byte) bool {
 	return func(key, raw []byte) bool {
 		why := refused[string(key)]
@@ -223,7 +222,7 @@ func (d *submissionDecoder) without(refused map[string]string) func(key, raw []b
 	}
 }
 
-// member decodes one field, and says whether there is such a field.
+// member decodes one field. It returns false for an unknown field.
 func (d *submissionDecoder) member(key, raw []byte) bool {
 	if to := d.textField(key); to != nil {
 		d.text(string(key), raw, to)
@@ -261,7 +260,7 @@ func (d *submissionDecoder) member(key, raw []byte) bool {
 	return true
 }
 
-// textField returns where a field that is one line of text goes; nil: it is none.
+// textField returns the destination of a single-line text field, or nil for other fields.
 func (d *submissionDecoder) textField(key []byte) *string {
 	switch string(key) {
 	case "url":
@@ -286,19 +285,18 @@ func (d *submissionDecoder) textField(key []byte) *string {
 	return nil
 }
 
-// payload takes the body from one of its three fields. A payload's bytes are kept as they stand in the
-// request.
+// payload sets the body from payload, body or body_base64. A payload keeps its bytes.
 func (d *submissionDecoder) payload(name string, raw []byte) {
 	if isNull(raw) {
 		return
 	}
 	if d.sub.BodyField != "" {
-		d.add(name, "only one of payload, body and body_base64 may be given")
+		d.add(name, "conflicts with "+d.sub.BodyField+"; set only one of payload, body and body_base64")
 		return
 	}
-	// Whatever is wrong with it, a body was given: the engine must not miss one.
+	// Set even for an invalid body, so that the engine does not also report a missing body.
 	d.sub.Body, d.sub.BodyField = []byte{}, name
-	const otherwise = "; give its bytes in body_base64"
+	const otherwise = "; use body_base64 instead"
 	body, wrong := raw, ""
 	switch name {
 	case "payload":
@@ -325,12 +323,12 @@ func (d *submissionDecoder) payload(name string, raw []byte) {
 	}
 }
 
-// headers decodes headers in their order.
+// headers decodes headers in order.
 func (f *fields) headers(raw []byte, to *[]store.Header) {
 	f.texts("headers", raw, func(name, value string) {
 		switch {
 		case len(*to) == maxHeaders:
-			f.add("headers", "are too many")
+			f.add("headers", fmt.Sprintf("has more than %d headers", maxHeaders))
 		case len(*to) < maxHeaders:
 			*to = append(*to, store.Header{Name: name, Value: value})
 		}
@@ -346,8 +344,8 @@ func (d *submissionDecoder) labels(raw []byte) {
 	})
 }
 
-// checkKey is what is wrong with a key, or that it is empty: it is a variable that nobody filled, and
-// taking it for "no key" would send twice what the caller meant to send once.
+// checkKey rejects an empty idempotency key. It is probably a variable that the caller did not fill, and
+// treating it as no key could send the callback twice.
 func checkKey(wrong, key string) string {
 	if wrong == "" && key == "" {
 		return "must not be empty"
@@ -355,8 +353,8 @@ func checkKey(wrong, key string) string {
 	return wrong
 }
 
-// bindIdempotency completes a submission that has an idempotency key with the route and a hash over all that
-// the request said; raw is the callback as it stands in the request.
+// bindIdempotency adds the route and a fingerprint of the request to a submission that has an idempotency
+// key. The fingerprint is a hash over the route and raw, the callback as it is in the request.
 func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
 	if sub.IdempotencyKey == "" {
 		return
@@ -368,8 +366,8 @@ func bindIdempotency(sub *accept.Submission, route string, raw []byte) {
 	sub.Route, sub.Fingerprint = route, h.Sum(nil)
 }
 
-// headerIdempotency takes the key from the Idempotency-Key header, which must agree with the body's if both
-// are given.
+// headerIdempotency sets the key from the Idempotency-Key header. If the body has a key too, both must be
+// equal.
 func headerIdempotency(sub *accept.Submission, h http.Header) {
 	values := h["Idempotency-Key"]
 	if len(values) == 0 {
@@ -380,7 +378,7 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 	wrong := checkKey(query.CheckText(key, false), key)
 	for _, other := range values[1:] {
 		if other != values[0] {
-			wrong = "is given twice with different values"
+			wrong = "is set twice with different values"
 		}
 	}
 	switch {
@@ -394,8 +392,8 @@ func headerIdempotency(sub *accept.Submission, h http.Header) {
 	sub.Invalid = f.invalid
 }
 
-// Check judges the body of one POST /v1/callbacks without a server: what it finds, a server would refuse. Its
-// error is one that package httperr knows. Whether the address may be sent to is left to a server.
+// Check validates the body of one POST /v1/callbacks without a server, as the server would. Its error is one
+// that package httperr knows. It does not check whether the URL is allowed; only a server can.
 func Check(body []byte, now time.Time) error {
 	if err := checkJSON(body); err != nil {
 		return err

@@ -18,40 +18,41 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// RequestIDHeader is the response header that carries the request's id. The API reads it back from the
-// response when it logs an error, so whatever stands in front of it may set it.
+// RequestIDHeader is the response header with the request's id. A middleware sets it. The API reads it from
+// the response when it logs an error.
 const RequestIDHeader = "X-Request-Id"
 
-// Options are what an API is made of. The engine, the store and the key are required.
+// Options configure an API. Engine, Store and AdminKey are required.
 type Options struct {
 	Engine Engine
 	Store  query.Store
-	// AdminKey is the settings' key: it may do everything, in the default project or in the one that
-	// ProjectHeader names.
+	// AdminKey is the key of the settings. It has every permission, in the default project or in the project
+	// that ProjectHeader names.
 	AdminKey string
-	// Guesses slows down who tries keys; nil: one of the API's own. RequestsPerSecond is how many requests
-	// each key may make a second, the settings' one too; zero: no limit.
+	// Guesses slows down callers that try keys. Nil: the API makes its own. RequestsPerSecond is the maximum
+	// rate of each key, including the admin key. Zero: no limit.
 	Guesses           *query.Guesses
 	RequestsPerSecond int
-	// Logger gets the errors that are answered with 500; nil: they are not logged.
+	// Logger gets the errors that become a 500. Nil: they are not logged.
 	Logger *slog.Logger
-	// Timeout bounds one request, those apart that wait for something or walk through everything; zero: 30 s.
+	// Timeout limits a request, except those that wait or read everything. Zero: 30 s.
 	Timeout time.Duration
 }
 
-// An API answers the routes under /v1 and the OpenAPI document.
+// An API handles the routes under /v1, the OpenAPI document and its page.
 type API struct {
 	Options
 	keyHash [sha256.Size]byte
 	rates   *query.Rates
-	// projects are those that ProjectHeader has named and that exist. A project is never removed.
+	// projects caches the existing projects that ProjectHeader has named. A project is never removed, so an
+	// entry never becomes stale.
 	projects sync.Map
-	budgets    bodyBudgets
-	// knownCursorKey is what CursorKey has returned; nil: nothing yet.
+	budgets  bodyBudgets
+	// knownCursorKey caches the result of CursorKey. Nil: not read yet.
 	knownCursorKey atomic.Pointer[[]byte]
 }
 
-// New returns the API, or what the options lack.
+// New returns an API, or an error if an option is missing.
 func New(o Options) (*API, error) {
 	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
 		return nil, errors.New("the API needs an engine, a store and an admin key")
@@ -71,14 +72,14 @@ func New(o Options) (*API, error) {
 	}, nil
 }
 
-// A handler answers one authenticated request, or returns the error that is to be answered; then it has
-// written nothing.
+// A handler handles one authenticated request. If it returns an error it has written nothing, and its caller
+// responds with the error.
 type handler func(ctx context.Context, c *gin.Context, who caller) error
 
-// longTimeout bounds the calls that walk through everything.
+// longTimeout limits the calls that read everything.
 const longTimeout = 15 * time.Minute
 
-// serve makes a handler a route's: for those whose key has the scope, and within the time-out.
+// serve authenticates a request, checks the scope of its key, and calls h with a timeout.
 func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
@@ -96,8 +97,8 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	}
 }
 
-// serveLong makes a handler that may take that long a route's, beyond the server's time-outs too. They are
-// lifted when the body has been read: until then the request's sender is what takes long.
+// serveLong is serve for a handler that may take longer than the server's read and write timeouts. It lifts
+// them only after the body was read, so that a slow sender cannot use the longer timeout.
 func (a *API) serveLong(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
 		whole := func() error { return query.Lift(c.Writer, time.Now().Add(most+a.Timeout)) }
@@ -110,7 +111,7 @@ func (a *API) serveLong(scope store.Scope, h handler, most time.Duration) gin.Ha
 	}, most)
 }
 
-// fail answers with the error's problem, and logs the error if the answer may not say what it was.
+// fail responds with the problem of an error.
 func (a *API) fail(c *gin.Context, err error) {
 	p := a.problem(c, err)
 	if c.Writer.Written() {
@@ -119,8 +120,8 @@ func (a *API) fail(c *gin.Context, err error) {
 	a.logWriteError(c, httperr.Write(c.Writer, p))
 }
 
-// problem returns the problem of an error. One that the caller may not see is logged, and the problem points
-// to the log.
+// problem returns the problem of an error. It logs an error whose text the caller must not see; the problem
+// then names the request id of the log line.
 func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 	p := httperr.From(err)
 	if p.Status != http.StatusInternalServerError {
@@ -131,8 +132,8 @@ func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 	return httperr.Logged(id)
 }
 
-// logWriteError records that an answer could not be written: the caller went away, which is worth a line only when
-// looked for.
+// logWriteError logs that a response could not be written, at debug level: the caller has usually closed the
+// connection.
 func (a *API) logWriteError(c *gin.Context, err error) {
 	if err != nil {
 		a.Logger.Debug("answer not written", "request_id", c.Writer.Header().Get(RequestIDHeader), "route",
@@ -142,11 +143,12 @@ func (a *API) logWriteError(c *gin.Context, err error) {
 
 var jsonType = []string{"application/json; charset=utf-8"}
 
-// writeJSON writes a JSON writeJSON. An error of the connection is logged, not returned: there is nobody to writeJSON.
+// writeJSON sends a JSON response. It logs an error of the connection and does not return it, because no one
+// can receive an error response.
 func (a *API) writeJSON(c *gin.Context, status int, body []byte) {
 	h := c.Writer.Header()
 	h["Content-Type"] = jsonType
-	if len(body) > 2048 { // net/http says the length of shorter ones by itself.
+	if len(body) > 2048 { // net/http sets the length of shorter bodies.
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	c.Writer.WriteHeader(status)
@@ -154,13 +156,13 @@ func (a *API) writeJSON(c *gin.Context, status int, body []byte) {
 	a.logWriteError(c, err)
 }
 
-// buffers are for answers to accepts, which are frequent.
+// buffers holds the buffers of responses to accepts, which are frequent.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxKeptBuffer is up to what size a buffer is kept for the next answer.
+// maxKeptBuffer is the maximum size of a buffer that is reused.
 const maxKeptBuffer = 256 << 10
 
-// getBuffer returns an empty buffer, which giveBuffer takes back when the answer has been written.
+// getBuffer returns an empty buffer. The caller returns it with putBuffer after the response was written.
 func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
 func putBuffer(b *[]byte) {

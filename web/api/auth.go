@@ -18,22 +18,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// A caller is who makes a request, as its key says.
+// A caller is the identity of a request, as its key says.
 type caller = query.Caller
 
-// missingScope is the error of a key without a scope.
+// missingScope is the error for a key without a scope.
 func missingScope(s store.Scope) error {
 	return fmt.Errorf("%w: use a key with the scope %s", httperr.ErrForbidden, s)
 }
 
-// adminKeyRequired is the error of what the settings' admin key alone may do.
+// adminKeyRequired is the error for calls that require the admin key of the settings.
 func adminKeyRequired() error {
 	return fmt.Errorf("%w: only the admin key of the settings can do this",
 		httperr.ErrForbidden)
 }
 
-// authenticate returns who holds the request's key, which is slowed down where keys are guessed, and counts
-// the request.
+// authenticate returns the owner of the request's key, and the project that the request is for. It applies
+// the limits on guessed keys and on the rate of each key.
 func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) {
 	const scheme = "Bearer "
 	h := c.Request.Header.Get("Authorization")
@@ -70,8 +70,8 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 	return who, nil
 }
 
-// addressOf returns the address that a request came from, the zero one where it is not known. Only with the
-// header of a proxy it can be another than the connection's, which is read at no cost.
+// addressOf returns the client's address, or the zero address if it is unknown. It asks gin for the client's
+// IP only if a proxy has set X-Forwarded-For; reading the connection's address is cheaper.
 func addressOf(c *gin.Context) netip.Addr {
 	h := c.Request.Header
 	if len(h["X-Forwarded-For"]) == 0 {
@@ -79,13 +79,13 @@ func addressOf(c *gin.Context) netip.Addr {
 			return from.Addr()
 		}
 	}
-	from, _ := netip.ParseAddr(c.ClientIP()) // the zero address where it is none
+	from, _ := netip.ParseAddr(c.ClientIP()) // the zero address on an error
 	return from
 }
 
-// holder returns the caller that holds the key, the settings' one without a project. That one is compared by
-// its hash, in constant time, so that neither the time nor the length of a guess says anything; the others
-// are found by theirs.
+// holder returns the owner of a key; the caller of the admin key has no project yet. The admin key is
+// compared by its hash and in constant time, so that timing reveals neither its text nor its length. Other
+// keys are found by their hash.
 func (a *API) holder(
 	ctx context.Context, text string, hash [sha256.Size]byte,
 ) (who caller, right bool, err error) {
@@ -102,7 +102,7 @@ func (a *API) holder(
 	return caller{Project: key.Project, Key: &key}, true, nil
 }
 
-// actsFor returns the project that the settings' admin key acts for.
+// actsFor returns the project of a request with the admin key. named are the values of ProjectHeader.
 func (a *API) actsFor(ctx context.Context, named []string) (string, error) {
 	if len(named) == 0 {
 		return store.DefaultProject, nil
@@ -115,7 +115,7 @@ func (a *API) actsFor(ctx context.Context, named []string) (string, error) {
 		return "", store.ErrNotFound
 	}
 	if _, err := a.Store.Project(ctx, project); err != nil {
-		return "", fmt.Errorf("the project of the request: %w", err)
+		return "", fmt.Errorf("read the project of %s: %w", client.ProjectHeader, err)
 	}
 	a.projects.Store(project, nil)
 	return project, nil

@@ -21,17 +21,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// callbackOf is a callback as its caller sees it now.
+// callbackOf returns the JSON of a callback with its current state.
 func (a *API) callbackOf(cb *store.Callback) json.RawMessage {
 	return appendCallback(make([]byte, 0, 1024), cb, a.Engine.Now(), false)
 }
 
-// replyCallback answers with a callback, as a change has left it.
+// replyCallback responds with a changed callback.
 func (a *API) replyCallback(c *gin.Context, status int) func(store.Callback, error) error {
 	return reply(a, c, status, a.callbackOf)
 }
 
-// endResult is what became of a callback that was to end.
+// An endResult is the result of a call that ends a callback: cancel or resolve.
 type endResult struct {
 	Result   string          `json:"result"`
 	Callback json.RawMessage `json:"callback"`
@@ -41,15 +41,15 @@ func (a *API) canceledOf(x *store.CanceledCallback) endResult {
 	return endResult{string(x.Result), a.callbackOf(&x.Callback)}
 }
 
-// cancelRef is POST /v1/callbacks/cancel: all open callbacks of a reference, and if asked for those that had
-// ended already.
+// cancelRef handles POST /v1/callbacks/cancel: it cancels all open callbacks with a reference. On request the
+// response also has the callbacks that had already finished.
 func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	r, err := readAll[client.CancelRequest](c, false)
 	if err != nil {
 		return err
 	}
 	if r.Ref == "" {
-		return invalid("ref", "is needed")
+		return invalid("ref", query.Needed)
 	}
 	which := control.CancelRefRequest{Ref: r.Ref, Topic: r.Topic, Terminal: r.IncludeTerminal}
 	canceled, err := a.Engine.CancelRef(ctx, who.Project, which, who.By(r.Reason))
@@ -59,12 +59,12 @@ func (a *API) cancelRef(ctx context.Context, c *gin.Context, who caller) error {
 	return a.respond(c, http.StatusOK, map[string][]endResult{"data": each(canceled, a.canceledOf)})
 }
 
-// invalid is the error of one field.
+// invalid returns the error of one field.
 func invalid(field, message string) error {
 	return &store.InvalidError{Fields: []store.FieldError{{Field: field, Message: message}}}
 }
 
-// retry is POST /v1/callbacks/{id}/retry.
+// retry handles POST /v1/callbacks/{id}/retry.
 func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) error {
 	r, d, err := read[client.RetryRequest](c, true)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *API) retry(ctx context.Context, c *gin.Context, who caller, id string) 
 	return a.replyCallback(c, http.StatusOK)(a.Engine.Retry(ctx, who.Project, id, asked, who.By(r.Reason)))
 }
 
-// reschedule is POST /v1/callbacks/{id}/reschedule.
+// reschedule handles POST /v1/callbacks/{id}/reschedule.
 func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id string) error {
 	r, err := readAll[client.RescheduleRequest](c, false)
 	if err != nil {
@@ -88,25 +88,26 @@ func (a *API) reschedule(ctx context.Context, c *gin.Context, who caller, id str
 	}
 	due, delay := millis(r.DueAt), length(r.Delay)
 	if (due == nil) == (delay == nil) {
-		return invalid("due_at", "exactly one of due_at and delay is needed")
+		return invalid("due_at", "exactly one of due_at and delay is required")
 	}
-	return a.replyCallback(c, http.StatusOK)(a.Engine.Reschedule(ctx, who.Project, id, due, delay,
-		who.By(r.Reason)))
+	return a.replyCallback(c, http.StatusOK)(
+		a.Engine.Reschedule(ctx, who.Project, id, due, delay, who.By(r.Reason)))
 }
 
-// editCallback is PATCH /v1/callbacks/{id}: changes one that is scheduled or dead, never its payload. Of nulls only
-// that of expires_in means something: it does not expire any more.
+// editCallback handles PATCH /v1/callbacks/{id}: it changes a scheduled or dead callback, but never its
+// payload. Null has a meaning only for expires_in: the callback no longer expires.
 func (a *API) editCallback(ctx context.Context, c *gin.Context, who caller, id string) error {
 	var (
 		d decoder
 		r client.CallbackPatch
-		m control.EditRequest
+		e control.EditRequest
 	)
 	d.custom = map[string]func(string, []byte){
-		"headers": func(_ string, raw []byte) { // no mask is refused: a callback's headers are not shown
+		// "***" is a valid value here: responses do not have the headers of a callback, so it is no mask.
+		"headers": func(_ string, raw []byte) {
 			if !isNull(raw) {
-				m.Headers = &[]store.Header{}
-				d.headers(raw, m.Headers)
+				e.Headers = &[]store.Header{}
+				d.headers(raw, e.Headers)
 			}
 		},
 	}
@@ -114,18 +115,20 @@ func (a *API) editCallback(ctx context.Context, c *gin.Context, who caller, id s
 		return err
 	}
 	expires, _ := r.ExpiresIn.Get()
-	m.URL, m.Choice, m.Invalid = r.URL.Pointer(), d.choice, d.invalid
-	m.ExpiresIn, m.NoExpiry = length(expires), r.ExpiresIn.IsNull()
-	if len(d.invalid) == 0 && m.URL == nil && m.Headers == nil && m.ExpiresIn == nil && !m.NoExpiry &&
-		m.PolicyName == "" && !m.PolicyGiven {
-		return invalid(request, "changes nothing: give url, headers, policy or expires_in")
+	e.URL, e.Choice, e.Invalid = r.URL.Pointer(), d.choice, d.invalid
+	e.ExpiresIn, e.NoExpiry = length(expires), r.ExpiresIn.IsNull()
+	changes := e.URL != nil || e.Headers != nil || e.ExpiresIn != nil || e.NoExpiry ||
+		e.PolicyName != "" || e.PolicyGiven
+	if len(d.invalid) == 0 && !changes {
+		return invalid(request, "changes nothing; set url, headers, policy or expires_in")
 	}
-	return a.replyCallback(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, m, who.By(r.Reason)))
+	return a.replyCallback(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, e, who.By(r.Reason)))
 }
 
-// attempts is GET /v1/callbacks/{id}/attempts, newest first. Its cursors name the callback, too.
+// attempts handles GET /v1/callbacks/{id}/attempts, newest first. Its cursors are only valid for the same
+// callback.
 func (a *API) attempts(ctx context.Context, c *gin.Context, who caller, id string) error {
-	ask := func(q *query.Values) reader[store.Attempt] {
+	parse := func(q *query.Values) reader[store.Attempt] {
 		if after, err := q.Cursors.Decode(query.ListAttempts, q.Get("cursor")); err == nil && after.ID != id {
 			q.Add("cursor", query.ErrCursor.Error())
 		}
@@ -134,10 +137,9 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller, id strin
 		}
 	}
 	at := func(x *store.Attempt) store.Cursor { return store.Cursor{DueAt: int64(x.Number), ID: id} }
-	return listOf(a, query.ListAttempts, ask, at, attemptOf)(ctx, c, who)
+	return listOf(a, query.ListAttempts, parse, at, attemptOf)(ctx, c, who)
 }
 
-// attemptOf is an attempt as it is shown.
 func attemptOf(x *store.Attempt) client.Attempt {
 	t := &x.Timings
 	return client.Attempt{
@@ -155,12 +157,12 @@ func attemptOf(x *store.Attempt) client.Attempt {
 	}
 }
 
-// explanationOf says why a callback has not been sent yet.
 func explanationOf(x *control.Explanation) client.Explanation {
-	return client.Explanation{Summary: x.Summary, NextAt: endTime(x.NextAt), Blocking: each(x.Blocking, blockOf)}
+	blocking := each(x.Blocking, blockOf)
+	return client.Explanation{Summary: x.Summary, NextAt: endTime(x.NextAt), Blocking: blocking}
 }
 
-// blockOf is what keeps a callback or a lane. What has no end, or none that is known, is until null.
+// blockOf converts a block. Until is null for a block whose end is unknown, or that has none.
 func blockOf(b *control.Block) client.Block {
 	return client.Block{
 		Code: client.BlockCode(b.Code), Since: moment(b.Since), Until: endTime(b.Until), Detail: b.Detail,
@@ -168,8 +170,8 @@ func blockOf(b *control.Block) client.Block {
 	}
 }
 
-// evidence is GET /v1/callbacks/{id}/evidence: a text for the dispute "you never told us". It has what
-// receivers answered in it, so no browser may take it for a page.
+// evidence handles GET /v1/callbacks/{id}/evidence: the delivery report as text. It quotes responses of
+// receivers, so a browser must not treat it as HTML.
 func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id string) error {
 	text, err := a.Engine.Evidence(ctx, who.Project, id)
 	if err != nil {
@@ -179,7 +181,8 @@ func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id strin
 	return nil
 }
 
-// payload is GET /v1/callbacks/{id}/payload: the raw bytes, as text that no browser will take for a page.
+// payload handles GET /v1/callbacks/{id}/payload: the raw bytes, as text that a browser must not treat as
+// HTML.
 func (a *API) payload(ctx context.Context, c *gin.Context, who caller, id string) error {
 	p, err := a.Store.Payload(ctx, who.Project, id)
 	if err != nil {
@@ -198,7 +201,7 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller, id string
 	return nil
 }
 
-// text answers with bytes that no browser may take for a page.
+// text responds with bytes that a browser must not treat as HTML.
 func (a *API) text(c *gin.Context, contentType string, body []byte) {
 	h := c.Writer.Header()
 	h.Set("Content-Type", contentType)
@@ -209,10 +212,9 @@ func (a *API) text(c *gin.Context, contentType string, body []byte) {
 	a.logWriteError(c, err)
 }
 
-// parseQuery returns the parameters of a request.
 func parseQuery(c *gin.Context) (*query.Values, error) { return query.Parse(c.Request.URL.RawQuery) }
 
-// listQuery parses the query of a list, whose cursors are of the caller's project.
+// listQuery parses the query of a list. Its cursors belong to the caller's project.
 func (a *API) listQuery(ctx context.Context, c *gin.Context, who caller) (*query.Values, error) {
 	q, err := parseQuery(c)
 	if err != nil {
@@ -223,40 +225,39 @@ func (a *API) listQuery(ctx context.Context, c *gin.Context, who caller) (*query
 	return q, err
 }
 
-// cursorKey returns the key that signs cursors, which is asked for until there is one. Without it lists
-// cannot be read, as without SQL.
+// cursorKey returns the key that signs cursors, and caches it after the first successful read. Without the
+// key, lists get the same 503 as without SQL.
 func (a *API) cursorKey(ctx context.Context) ([]byte, error) {
 	if key := a.knownCursorKey.Load(); key != nil {
 		return *key, nil
 	}
 	key, err := a.Engine.CursorKey(ctx)
 	if err == nil && len(key) != query.CursorKeyBytes {
-		err = fmt.Errorf("it has %d bytes, not %d", len(key), query.CursorKeyBytes)
+		err = fmt.Errorf("%d bytes, want %d", len(key), query.CursorKeyBytes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: read the key of cursors: %w", store.ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: read the cursor key: %w", store.ErrUnavailable, err)
 	}
 	a.knownCursorKey.Store(&key)
 	return key, nil
 }
 
-// filterOf reads a filter. The API refuses a reason that no callback can have.
+// filterOf reads a filter. Unlike the UI, the API rejects an unknown reason.
 func filterOf(q *query.Values, now int64) query.Filter {
 	f := q.Filter(now)
 	if f.Reason != "" && !slices.Contains(store.Reasons[:], f.Reason) {
-		q.Add("reason", "is not a reason for which callbacks end")
+		q.Add("reason", "is not a known reason")
 	}
 	return f
 }
 
-// A listRequest is what GET /v1/callbacks asks for.
+// A listRequest has the parameters of GET /v1/callbacks.
 type listRequest struct {
 	query.Filter
 	list byte
 	csv  bool
 }
 
-// readList reads the parameters of GET /v1/callbacks.
 func readList(q *query.Values, now int64) (f listRequest, err error) {
 	f.Filter, f.list = filterOf(q, now), query.ListNewest
 	f.ByDue = q.OneOf("order", "due") == "due"
@@ -269,7 +270,7 @@ func readList(q *query.Values, now int64) (f listRequest, err error) {
 	return f, q.Err()
 }
 
-// list is GET /v1/callbacks.
+// list handles GET /v1/callbacks.
 func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	now := a.Engine.Now()
 	q, err := a.listQuery(ctx, c, who)
@@ -295,7 +296,7 @@ func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
 	return a.respond(c, http.StatusOK, client.Page[json.RawMessage]{Data: data, NextCursor: next})
 }
 
-// page reads a page of callbacks. Of an endpoint's name that means nothing there are none.
+// page reads a page of callbacks. If the filter names an unknown endpoint, the page is empty.
 func (a *API) page(ctx context.Context, project string, f *query.Filter) (store.Page, error) {
 	err := f.Find(ctx, project, a.Store)
 	switch {
@@ -307,16 +308,15 @@ func (a *API) page(ctx context.Context, project string, f *query.Filter) (store.
 	return a.Store.List(ctx, project, f.Filter)
 }
 
-// csvColumns are the columns of a list as CSV. New ones are added at the end.
+// csvColumns are the columns of a list as CSV. Append new columns at the end, because readers may use
+// positions.
 var csvColumns = [...]string{
-	"id", "kind", "state", "reason", "topic", "ref", "lock_key", "lane", "method", "url", "attempt_count",
-	"divert_count",
-	"max_attempts", "last_status", "last_class", "due_at", "created_at", "updated_at", "finished_at",
-	"expires_at",
-	"endpoint_id",
+	"id", "kind", "state", "reason", "topic", "ref", "lock_key", "lane", "method", "url",
+	"attempt_count", "divert_count", "max_attempts", "last_status", "last_class",
+	"due_at", "created_at", "updated_at", "finished_at", "expires_at", "endpoint_id",
 }
 
-// listCSV answers a page as CSV; the address of the next page is in the Link header.
+// listCSV responds with a page as CSV. The Link header has the URL of the next page.
 func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, now int64) error {
 	rows := [][]string{csvColumns[:]}
 	for i := range callbacks {
@@ -334,8 +334,8 @@ func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, n
 	if next != "" {
 		values := c.Request.URL.Query()
 		values.Set("cursor", next)
-		h.Set("Link", "<"+(&url.URL{Path: c.Request.URL.Path, RawQuery: values.Encode()}).String()+
-			`>; rel="next"`)
+		address := url.URL{Path: c.Request.URL.Path, RawQuery: values.Encode()}
+		h.Set("Link", "<"+address.String()+`>; rel="next"`)
 	}
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="callbacks.csv"`)
@@ -361,11 +361,10 @@ func csvCells(c *store.Callback, now int64) []string {
 	}
 	return []string{
 		store.CallbackPrefix + c.ID, string(c.Kind), string(state), string(c.Reason), c.Topic, c.Ref,
-		c.LockKey, c.Lane,
-		c.Method, c.URL, strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most),
-		number(c.LastStatus),
-		string(c.LastClass), formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt),
-		formatTime(c.FinishedAt),
+		c.LockKey, c.Lane, c.Method, c.URL,
+		strconv.Itoa(c.AttemptCount), strconv.Itoa(c.DivertCount), number(most), number(c.LastStatus),
+		string(c.LastClass),
+		formatTime(due), formatTime(c.CreatedAt), formatTime(c.UpdatedAt), formatTime(c.FinishedAt),
 		formatTime(c.ExpiresAt), prefixed(store.EndpointPrefix, c.EndpointID),
 	}
 }

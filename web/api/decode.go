@@ -16,17 +16,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// A decoder reads a request into a struct of package client, strictly: the struct's fields are all that the
-// request may have. Null is not given, but for an Optional. Accepts do not pass here: see submissionDecoder.
+// A decoder reads a request into a struct of package client. The request must not have fields that the struct
+// lacks. Null means not given, except for an Optional. Submissions do not use it; see submissionDecoder.
 type decoder struct {
 	fields
-	// choice is what the policy, success and signer of the request choose.
+	// choice has the policy, success, signer and profile of the request.
 	choice accept.Choice
-	// custom decode the fields of these names in a way of their custom.
+	// custom has the fields that are decoded in another way, by name.
 	custom map[string]func(name string, raw []byte)
 }
 
-// into returns what decodes the members of an object into a struct, and says whether it has such a field.
+// into returns a member function that decodes into the struct to. It returns false for an unknown field.
 func (d *decoder) into(to any) func(key, raw []byte) bool {
 	v := reflect.ValueOf(to).Elem()
 	all := client.Fields(v.Type())
@@ -45,20 +45,19 @@ func (d *decoder) into(to any) func(key, raw []byte) bool {
 	}
 }
 
-// read decodes a request's body. What is wrong with its fields is in d.invalid. Where optional, no body at
-// all is an empty object.
+// read decodes a request's body. Invalid fields are in d.invalid. If optional is true, an empty body is an
+// empty object.
 func (d *decoder) read(c *gin.Context, optional bool, to any) error {
 	return readObject(c, optional, &d.fields, d.into(to))
 }
 
-// read decodes a request's body by a decoder without ways of its own.
+// read decodes a request's body with a decoder that has no custom fields.
 func read[T any](c *gin.Context, optional bool) (r T, d decoder, err error) {
 	err = d.read(c, optional, &r)
 	return r, d, err
 }
 
-// readAll is read for a request that the engine does not check field by field: its error names the wrong
-// fields.
+// readAll is read for requests that the engine does not check: its error names the invalid fields.
 func readAll[T any](c *gin.Context, optional bool) (T, error) {
 	r, d, err := read[T](c, optional)
 	if err == nil {
@@ -73,7 +72,7 @@ type optional interface {
 	SetNull()
 }
 
-// value decodes one field.
+// value decodes one field by its Go type.
 func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Value) {
 	if o, ok := v.Addr().Interface().(optional); ok {
 		if isNull(raw) {
@@ -128,7 +127,7 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 	}
 }
 
-// named decodes a field whose type is a kind of text, or a list of such.
+// named decodes a field whose type is a named string type, or a slice of such a type.
 func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Value) {
 	var (
 		text  string
@@ -154,7 +153,8 @@ func (d *decoder) named(name string, raw []byte, f *client.Field, v reflect.Valu
 	}
 }
 
-// moment decodes a time. The zero time means that none is given, so that it becomes the next millisecond.
+// moment decodes a time. The zero time means not given, so a request for the zero time gets the next
+// millisecond.
 func (f *fields) moment(name string, raw []byte, to *time.Time) {
 	set(f, name, raw, to, func(raw []byte) (time.Time, string) {
 		ms, wrong := decodeInstant(raw)
@@ -166,7 +166,7 @@ func (f *fields) moment(name string, raw []byte, to *time.Time) {
 	})
 }
 
-// millis returns a time that was decoded in Unix milliseconds, nil where none is given.
+// millis returns a decoded time in Unix milliseconds, or nil if it was not given.
 func millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil
@@ -174,7 +174,7 @@ func millis(t time.Time) *int64 {
 	return new(t.UnixMilli())
 }
 
-// length returns a duration that was decoded, nil where none is given.
+// length returns a decoded duration, or nil if it was not given.
 func length(d client.Duration) *time.Duration {
 	if d == "" {
 		return nil
@@ -186,8 +186,8 @@ func length(d client.Duration) *time.Duration {
 	return &parsed
 }
 
-// headersOrNil returns headers that were decoded, nil where none are given. The mask that headers are shown with
-// may not take a credential's place.
+// headersOrNil returns the decoded headers, or nil if they were not given. It rejects the mask as the value
+// of a credential: the caller would overwrite the credential with what a response showed.
 func (d *decoder) headersOrNil(o client.Optional[client.Headers], patch bool) *[]store.Header {
 	headers, given := o.Get()
 	if !given && !(patch && o.IsNull()) {
@@ -201,19 +201,19 @@ func (d *decoder) headersOrNil(o client.Optional[client.Headers], patch bool) *[
 	return &out
 }
 
-// withProfile is what the request chooses, with its profile.
+// withProfile returns the choice of the request, including its profile.
 func (d *decoder) withProfile(profile string) accept.Choice {
 	d.choice.Profile = profile
 	return d.choice
 }
 
-// A clearable is a field that a PATCH may take away.
+// A clearable is a field that null removes in a PATCH.
 type clearable struct {
 	name  string
 	given interface{ IsNull() bool }
 }
 
-// nullFields are the names of the fields that are taken away.
+// nullFields returns the names of the fields that a PATCH removes with null.
 func nullFields(patch bool, fields ...clearable) (names []string) {
 	for _, f := range fields {
 		if patch && f.given.IsNull() {
@@ -223,7 +223,8 @@ func nullFields(patch bool, fields ...clearable) (names []string) {
 	return names
 }
 
-// orDefault returns the value of a field, nil where it is not given. In a PATCH null is otherwise.
+// orDefault returns a pointer to the value of a field, or nil if it was not given. In a PATCH, null is
+// otherwise.
 func orDefault[T any](o client.Optional[T], patch bool, otherwise T) *T {
 	if patch && o.IsNull() {
 		return &otherwise
@@ -231,10 +232,10 @@ func orDefault[T any](o client.Optional[T], patch bool, otherwise T) *T {
 	return o.Pointer()
 }
 
-// maxReason is the most bytes of a reason that the audit keeps.
+// maxReason is the maximum length of a reason in bytes. The audit log stores reasons.
 const maxReason = 1024
 
-// reason decodes the field "reason", which every change has, and says whether it was that.
+// reason decodes the field "reason", which every change has. It returns false for another key.
 func (f *fields) reason(key, value []byte, to *string) bool {
 	if string(key) != "reason" {
 		return false
@@ -246,14 +247,14 @@ func (f *fields) reason(key, value []byte, to *string) bool {
 	return true
 }
 
-// readReason reads a change that has nothing but a reason.
+// readReason reads a change that has only a reason.
 func readReason(c *gin.Context) (string, error) {
 	r, err := readAll[client.Change](c, true)
 	return r.Reason, err
 }
 
-// This file reads how something is to be sent: the same fields stand in callbacks, events, endpoints,
-// profiles and projects.
+// The rest of this file reads how a callback is sent. Callbacks, events, endpoints, profiles and projects
+// have these fields.
 
 // choose decodes a policy, a success rule, a signer or a profile.
 func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
@@ -269,8 +270,8 @@ func (f *fields) choose(name string, raw []byte, to *accept.Choice) {
 	}
 }
 
-// nameOrObject takes the name of what may be given whole, too: then object reads it. what says which name, where it
-// is neither.
+// nameOrObject decodes the name of a preset, or calls object for a JSON object. what names the kind of preset
+// in the error message.
 func (f *fields) nameOrObject(name, what string, raw []byte, to *string, object func()) {
 	switch raw[0] {
 	case 'n':
@@ -279,26 +280,26 @@ func (f *fields) nameOrObject(name, what string, raw []byte, to *string, object 
 	case '{':
 		object()
 	default:
-		f.add(name, "must be a "+what+"'s name or an object")
+		f.add(name, "must be the name of a "+what+", or an object")
 	}
 }
 
-// success takes a rule's name, or the bytes of one given whole, which the engine reads.
+// success keeps the name of a rule, or the bytes of a rule object, which the engine reads.
 func (f *fields) success(raw []byte, to *accept.Choice) {
 	f.nameOrObject("success", "success rule", raw, &to.Success, func() { to.SuccessRule = raw })
 }
 
-// signer takes a signer's name, or the text of an object with its options. An object within a text is no
-// name.
+// signer keeps the name of a signer, or the text of an object with its options. A string that begins with {
+// is rejected, because a later reader would take it for an object.
 func (f *fields) signer(raw []byte, to *accept.Choice) {
 	if s, wrong := decodeLine(raw); wrong == "" && strings.HasPrefix(s, "{") {
-		f.add("signer", "must be a signer's name or an object")
+		f.add("signer", "must be the name of a signer, or an object")
 		return
 	}
 	f.nameOrObject("signer", "signer", raw, &to.Signer, func() { to.Signer = string(raw) })
 }
 
-// policy takes a name or a policy given whole.
+// policy decodes the name of a policy, or a policy object.
 func (f *fields) policy(raw []byte, to *accept.Choice) {
 	f.nameOrObject("policy", "policy", raw, &to.PolicyName, func() {
 		before, p := len(f.invalid), emptyPolicy()
@@ -312,15 +313,15 @@ func (f *fields) policy(raw []byte, to *accept.Choice) {
 	})
 }
 
-// emptyPolicy is what a policy given whole starts from.
+// emptyPolicy is the default policy without tiers. A policy object sets the rest.
 func emptyPolicy() store.Policy {
 	p := accept.DefaultPolicy()
 	p.Tiers = nil
 	return p
 }
 
-// policyMember decodes one field of a policy that is given whole, and says whether there is such a field. Its
-// name has the prefix.
+// policyMember decodes one field of a policy object. It returns false for an unknown field. Error messages
+// name the field with the prefix.
 func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy) bool {
 	name := prefix + string(key)
 	wait := func(to *time.Duration) { set(f, name, value, to, decodeDuration) }
@@ -349,19 +350,18 @@ func (f *fields) policyMember(prefix string, key, value []byte, p *store.Policy)
 	return true
 }
 
-// requireTiers says what a policy given whole lacks.
+// requireTiers rejects a policy object without tiers.
 func (f *fields) requireTiers(prefix string, p *store.Policy) {
 	if p.Tiers == nil {
-		f.add(prefix+"tiers", "is needed; [] is a single attempt")
+		f.add(prefix+"tiers", "is required; [] means a single attempt")
 	}
 }
 
-// refuseMask names the headers that have the mask for a value; otherwise is what the caller may do instead.
+// refuseMask rejects headers whose value is the mask. otherwise is the alternative in the error message.
 func (f *fields) refuseMask(headers []store.Header, otherwise string) {
 	for _, h := range headers {
 		if query.Masked(h) {
-			f.add("headers."+h.Name,
-				`is "***", which stands for a value that is not shown: give the value itself, or `+otherwise)
+			f.add("headers."+h.Name, "is masked; send the real value, or "+otherwise)
 		}
 	}
 }

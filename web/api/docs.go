@@ -18,11 +18,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// docsPath is the page that shows the OpenAPI document. Like the document it needs no key: it says nothing of
-// this installation. What is tried out there goes to this server, with the key that its reader types in.
+// docsPath is the page of the OpenAPI document. It needs no key, because it reveals nothing about this
+// installation. Requests from the page go to this server, with the key that the user enters.
 const docsPath = "/docs"
 
-// docsFiles are what the page loads, all of it from the program.
+// docsFiles are the files that the page loads. The program contains all of them.
 var docsFiles = []string{
 	"/swagger-ui.css", "/swagger-ui-bundle.js", "/swagger-ui-standalone-preset.js", "/favicon-16x16.png",
 	"/favicon-32x32.png",
@@ -45,7 +45,7 @@ func (a *API) docs() gin.HandlerFunc {
 			_, err := c.Writer.Write(page.Bytes())
 			a.logWriteError(c, err)
 		case slices.Contains(docsFiles, file):
-			h.Set("Cache-Control", "no-cache") // kept, and asked for by its ETag
+			h.Set("Cache-Control", "no-cache") // cached, and revalidated by its ETag
 			ui.ServeHTTP(c.Writer, c.Request)
 		default:
 			a.fail(c, httperr.ErrNoRoute)
@@ -53,7 +53,7 @@ func (a *API) docs() gin.HandlerFunc {
 	}
 }
 
-// A render takes a page.
+// A render is a ResponseWriter that keeps a page in memory.
 type render struct {
 	bytes.Buffer
 	header http.Header
@@ -63,11 +63,11 @@ func (r *render) Header() http.Header { return r.header }
 
 func (r *render) WriteHeader(int) {}
 
-// inline are the scripts and styles that stand in a page.
+// inline matches the scripts and styles in a page.
 var inline = regexp.MustCompile(`(?s)<(script|style)>(.*?)</(?:script|style)>`)
 
-// docsPolicy is the page's Content-Security-Policy: files of this server, and of what stands in the page
-// itself exactly that. Swagger UI has its icons as data.
+// docsPolicy returns the page's Content-Security-Policy. It allows files of this server, and exactly the
+// inline scripts and styles of the page, by hash. Swagger UI has its icons as data URLs.
 func docsPolicy(page []byte) string {
 	sources := map[string]string{"script": "'self'", "style": "'self'"}
 	for _, part := range inline.FindAllSubmatch(page, -1) {
@@ -84,7 +84,7 @@ func docsPolicy(page []byte) string {
 //go:embed openapi.yaml
 var openapiYAML []byte
 
-// openapi is GET /openapi.yaml. It needs no key: it says nothing of this installation.
+// openapi handles GET /openapi.yaml. It needs no key, because it reveals nothing about this installation.
 func (a *API) openapi(c *gin.Context) {
 	c.Writer.Header().Set("Content-Type", "application/yaml; charset=utf-8")
 	c.Writer.WriteHeader(http.StatusOK)

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// createEndpoint is POST /v1/endpoints: 201 with the endpoint and, this once, its secret.
+// createEndpoint handles POST /v1/endpoints: 201 with the endpoint and its secret. No later call returns the
+// secret with the endpoint.
 func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) error {
 	ch, reason, err := readEndpoint(c, false)
 	if err != nil {
@@ -24,7 +25,7 @@ func (a *API) createEndpoint(ctx context.Context, c *gin.Context, who caller) er
 	return made(a.Engine.CreateEndpoint(ctx, who.Project, ch, who.By(reason)))
 }
 
-// readEndpoint reads an endpoint and a reason. What is wrong with its fields is in the change's Invalid.
+// readEndpoint reads an endpoint and a reason. Invalid fields are in the change's Invalid.
 func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason string, err error) {
 	r, d, err := read[client.EndpointChange](c, false)
 	if err != nil {
@@ -33,8 +34,8 @@ func readEndpoint(c *gin.Context, patch bool) (ch control.EndpointChange, reason
 	return endpointChange(&d, &r.EndpointFields, patch), r.Reason, nil
 }
 
-// endpointChange is what a request has asked for. In a PATCH null takes away what can be taken away;
-// elsewhere it is not given.
+// endpointChange converts the fields of a request. In a PATCH, null removes a value; elsewhere null means not
+// given.
 func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.EndpointChange {
 	return control.EndpointChange{
 		ExternalID: r.ExternalID.Pointer(), Name: orDefault(r.Name, patch, ""), URL: r.URL.Pointer(),
@@ -49,16 +50,17 @@ func endpointChange(d *decoder, r *client.EndpointFields, patch bool) control.En
 	}
 }
 
-// putEndpoint is PUT /v1/endpoints/by-external-id/{external_id}: 201 where it was made, 200 where it was
-// replaced.
+// putEndpoint handles PUT /v1/endpoints/by-external-id/{external_id}: 201 if it created the endpoint, 200 if
+// it replaced it.
 func (a *API) putEndpoint(ctx context.Context, c *gin.Context, who caller, external string) error {
 	ch, reason, err := readEndpoint(c, false)
 	if err != nil {
 		return err
 	}
 	if ch.ExternalID != nil && *ch.ExternalID != external {
-		ch.Invalid = append(ch.Invalid, store.FieldError{Field: "external_id",
-			Message: "differs from the one in the path"})
+		ch.Invalid = append(ch.Invalid, store.FieldError{
+			Field: "external_id", Message: "differs from the external_id in the path",
+		})
 	}
 	ch.ExternalID = &external
 	receipts, err := a.upsert(ctx, who, []control.EndpointChange{ch}, reason)
@@ -79,8 +81,8 @@ func upsertStatus(r *control.EndpointReceipt) int {
 	return http.StatusOK
 }
 
-// upsert asks the engine, and holds it to one receipt for each change. A request that gives a secret may
-// change one.
+// upsert calls the engine, and checks that it returns one receipt per change. A request with a secret may
+// replace a secret, so it requires the scope admin.
 func (a *API) upsert(
 	ctx context.Context, who caller, changes []control.EndpointChange, reason string,
 ) ([]control.EndpointReceipt, error) {
@@ -100,7 +102,8 @@ func (a *API) upsert(
 	return receipts, nil
 }
 
-// putEndpoints is POST /v1/endpoints/batch: 207, and for each endpoint what a PUT of its own would have got.
+// putEndpoints handles POST /v1/endpoints/batch: 207, with the result that each endpoint would get from a
+// single PUT.
 func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) error {
 	var (
 		f      fields
@@ -136,7 +139,7 @@ func (a *API) putEndpoints(ctx context.Context, c *gin.Context, who caller) erro
 	})
 }
 
-// endpointOf is an endpoint as its caller sees it now.
+// endpointOf converts an endpoint. Credentials in its headers are masked.
 func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 	return client.Endpoint{
 		ID: store.EndpointPrefix + ep.ID, ExternalID: ep.ExternalID, Name: ep.Name, URL: ep.URL,
@@ -152,7 +155,7 @@ func (a *API) endpointOf(ep *store.Endpoint) client.Endpoint {
 	}
 }
 
-// receiptOf is an endpoint and, where it was made or given with the call, its secret.
+// receiptOf converts an endpoint with its secret, if this call set or generated one.
 func (a *API) receiptOf(r *control.EndpointReceipt) client.EndpointWithSecret {
 	out := client.EndpointWithSecret{Endpoint: a.endpointOf(&r.Endpoint)}
 	if r.Secret.Secret != "" {
@@ -164,7 +167,7 @@ func (a *API) receiptOf(r *control.EndpointReceipt) client.EndpointWithSecret {
 	return out
 }
 
-// endpointNamed finds an endpoint as callers name it: by its id, or by their own name for it.
+// endpointNamed finds an endpoint by its id or its external id.
 func (a *API) endpointNamed(ctx context.Context, project, name string) (store.Endpoint, error) {
 	if id, ok := store.BareID(store.EndpointPrefix, name); ok {
 		return a.Store.Endpoint(ctx, project, id)
@@ -172,24 +175,26 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 	return a.Store.EndpointByExternalID(ctx, project, name)
 }
 
-// listEndpoints is GET /v1/endpoints.
+// listEndpoints handles GET /v1/endpoints.
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
-	ask := func(q *query.Values) reader[store.Endpoint] {
+	parse := func(q *query.Values) reader[store.Endpoint] {
 		f := store.EndpointFilter{
 			Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"),
 			Now: a.Engine.Now(),
 		}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Endpoint,
-			error) {
+		return func(
+			ctx context.Context, who caller, after store.Cursor, limit int,
+		) ([]store.Endpoint, error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Store.Endpoints(ctx, who.Project, f)
 		}
 	}
 	at := func(ep *store.Endpoint) store.Cursor { return store.Cursor{ID: ep.ID} }
-	return listOf(a, query.ListEndpoints, ask, at, a.endpointOf)(ctx, c, who)
+	return listOf(a, query.ListEndpoints, parse, at, a.endpointOf)(ctx, c, who)
 }
 
-// patchEndpoint is PATCH /v1/endpoints/{id}. A request that gives a secret changes one.
+// patchEndpoint handles PATCH /v1/endpoints/{id}. A new secret requires the scope admin, unless the URL
+// changes too.
 func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id string) error {
 	ch, reason, err := readEndpoint(c, true)
 	if err != nil {
@@ -197,28 +202,29 @@ func (a *API) patchEndpoint(ctx context.Context, c *gin.Context, who caller, id 
 	}
 	ch.Admin = who.Allows(store.ScopeAdmin)
 	if ch.Secret != "" && ch.URL == nil && !ch.Admin {
-		return missingScope(store.ScopeAdmin) // with another host it replaces the credential that stays behind
+		// With a URL the engine decides: the old secret does not move to another host, so an endpoint that
+		// moves needs a new one.
+		return missingScope(store.ScopeAdmin)
 	}
 	return reply(a, c, http.StatusOK, a.endpointOf)(
 		a.Engine.PatchEndpoint(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// testEndpoint sends the callback that says of itself that it is a test.
+// testEndpoint sends a test callback to an endpoint.
 func (a *API) testEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Callback, error) {
-	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path
-	// names.
+	// The engine reports an unknown endpoint as an invalid field. Here the path names it, so it is a 404.
 	if _, err := a.Store.Endpoint(ctx, project, id); err != nil {
 		return store.Callback{}, err
 	}
 	return a.Engine.TestEndpoint(ctx, project, id, by)
 }
 
-// endpointSecret is GET /v1/endpoints/{id}/secret. Reading it is audited.
+// endpointSecret handles GET /v1/endpoints/{id}/secret. The audit log records the read.
 func (a *API) endpointSecret(ctx context.Context, c *gin.Context, who caller, id string) error {
 	return a.reveal(ctx, c, who, control.SecretQuery{Endpoint: id})
 }
 
-// rotateEndpointSecret is POST /v1/endpoints/{id}/rotate_secret.
+// rotateEndpointSecret handles POST /v1/endpoints/{id}/rotate_secret.
 func (a *API) rotateEndpointSecret(ctx context.Context, c *gin.Context, who caller, id string) error {
 	return a.rotate(ctx, c, who, control.SecretQuery{Endpoint: id})
 }

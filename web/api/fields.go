@@ -13,27 +13,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// maxFindings is the most wrong fields that one answer names, so that a request cannot make its own answer
-// long.
+// maxFindings is the maximum number of invalid fields in a response, so that a request cannot make its
+// response long.
 const maxFindings = 100
 
-// fields collects what is wrong with the fields of one request while they are decoded. Each method decodes
-// one field into its destination, leaves the destination alone when the value is null or wrong, and names the
-// field as the caller spelled it.
+// fields collects the invalid fields of one request while they are decoded. Each method decodes one field
+// into a destination. If the value is null or invalid, it leaves the destination unchanged. It names an
+// invalid field as the caller spelled it.
 type fields struct {
 	invalid []store.FieldError
-	// prefix stands before every name while the members of a nested object are decoded: see within.
+	// prefix comes before every field name while the members of a nested object are decoded; see nested.
 	prefix string
 }
 
-// add notes that a field is wrong.
+// add records an invalid field.
 func (f *fields) add(field, message string) {
 	if len(f.invalid) < maxFindings {
 		f.invalid = append(f.invalid, store.FieldError{Field: f.prefix + field, Message: message})
 	}
 }
 
-// err returns nil, or the *store.InvalidError of everything that was added.
+// err returns nil, or the *store.InvalidError of all recorded fields.
 func (f *fields) err() error {
 	if len(f.invalid) == 0 {
 		return nil
@@ -41,12 +41,12 @@ func (f *fields) err() error {
 	return &store.InvalidError{Fields: f.invalid}
 }
 
-// request is the name of a request's body as a whole, where no field of it can be named.
+// request is the field name of an error about the whole body.
 const request = "request"
 
-// object walks the members of what should be an object named name (with "." after it where its members are
-// fields of a nested object), refuses keys that come twice, and gives each member once to member, which says
-// whether it knows the key.
+// object calls member once for each member of an object. It rejects duplicate keys, and keys for which member
+// returns false. name is the object's name in errors. prefix comes before the names of members in errors; for
+// a nested object it ends with ".".
 func (f *fields) object(name, prefix string, raw []byte, member func(key, value []byte) bool) {
 	if raw[skipSpace(raw, 0)] != '{' {
 		f.add(name, notAnObject)
@@ -58,16 +58,15 @@ func (f *fields) object(name, prefix string, raw []byte, member func(key, value 
 		case len(f.invalid) >= maxFindings:
 			return
 		case !seen.add(key):
-			f.add(prefix+query.Printable(string(key)), "stands here twice")
+			f.add(prefix+query.Printable(string(key)), "is a duplicate field")
 		case !member(key, value):
-			f.add(prefix+query.Printable(string(key)), "is not known here")
+			f.add(prefix+query.Printable(string(key)), "is an unknown field")
 		}
 	}
 }
 
-// nested is object for a nested one whose members are decoded by what knows them at the top of a request too:
-// what is wrong with them is named with the object's name before it. Null is no object, and nothing is wrong
-// with it.
+// nested is object for a nested object whose member function also serves the top level of a request: error
+// messages get the object's name as a prefix. Null is ignored.
 func (f *fields) nested(name string, raw []byte, member func(key, value []byte) bool) {
 	if isNull(raw) {
 		return
@@ -82,7 +81,7 @@ func (f *fields) nested(name string, raw []byte, member func(key, value []byte) 
 	f.prefix = outer
 }
 
-// texts gives the members of what should be an object of texts, such as headers, to text. Null has none.
+// texts calls text for each member of an object of strings, such as headers. Null is ignored.
 func (f *fields) texts(name string, raw []byte, text func(name, value string)) {
 	if isNull(raw) {
 		return
@@ -103,13 +102,12 @@ func (f *fields) texts(name string, raw []byte, text func(name, value string)) {
 	})
 }
 
-// notAnObject is what is wrong with a value that is none.
 const notAnObject = "must be a JSON object"
 
-// isNull says whether a value is null, which every field takes as "not given".
+// isNull reports whether a value is null, which every field takes as not given.
 func isNull(raw []byte) bool { return raw[0] == 'n' }
 
-// set decodes a value into its destination, which null and what is wrong leave alone.
+// set decodes a value into its destination. Null and invalid values leave the destination unchanged.
 func set[T any](f *fields, name string, raw []byte, to *T, decode func(raw []byte) (v T, wrong string)) {
 	if isNull(raw) {
 		return
@@ -122,21 +120,23 @@ func set[T any](f *fields, name string, raw []byte, to *T, decode func(raw []byt
 	*to = v
 }
 
-// setPointer is take for what is nil where none is given.
-func setPointer[T any](f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string)) {
+// setPointer is set for a destination that is nil if the value is not given.
+func setPointer[T any](
+	f *fields, name string, raw []byte, to **T, decode func(raw []byte) (v T, wrong string),
+) {
 	set(f, name, raw, to, func(raw []byte) (*T, string) {
 		v, wrong := decode(raw)
 		return &v, wrong
 	})
 }
 
-// text decodes one line of text.
+// text decodes a single-line string.
 func (f *fields) text(name string, raw []byte, to *string) { set(f, name, raw, to, decodeLine) }
 
-// line is text for what is nil where none is given.
+// line is text for a destination that is nil if the value is not given.
 func (f *fields) line(name string, raw []byte, to **string) { setPointer(f, name, raw, to, decodeLine) }
 
-// arrayOf decodes an array of which at most so many elements are taken. It returns nil for null only.
+// arrayOf decodes an array of at most most elements. It returns nil only for null.
 func arrayOf[T any](
 	f *fields, name string, raw []byte, most int, decode func(raw []byte) (v T, wrong string),
 ) []T {
@@ -146,7 +146,7 @@ func arrayOf[T any](
 	all := []T{}
 	f.array(name, raw, func(i int, value []byte) {
 		if i == most {
-			f.add(name, "are too many")
+			f.add(name, tooMany(most))
 		} else if i < most {
 			v, wrong := decode(value)
 			if wrong != "" {
@@ -158,7 +158,7 @@ func arrayOf[T any](
 	return all
 }
 
-// lines decodes an array of lines of text, of which at most is taken.
+// lines decodes an array of at most most single-line strings.
 func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
 	if isNull(raw) {
 		return
@@ -169,7 +169,7 @@ func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
 		case wrong != "":
 			f.add(indexed(name, i), wrong)
 		case i == most:
-			f.add(name, "are too many")
+			f.add(name, tooMany(most))
 		case i < most:
 			lines = append(lines, s)
 		}
@@ -177,11 +177,11 @@ func (f *fields) lines(name string, raw []byte, most int, to *[]string) {
 	*to = lines
 }
 
-// decodeText decodes a JSON string and says what is wrong with it, or nothing. Line ends and tabs are allowed
-// where the text may have several lines, other control characters never.
+// decodeText decodes a JSON string, and returns what is wrong with it, or "". If lines is true, the string
+// may have line ends and tabs. It must not have other control characters.
 func decodeText(raw []byte, lines bool) (s, wrong string) {
 	if raw[0] != '"' {
-		return "", "must be text"
+		return "", "must be a string"
 	}
 	inner := raw[1 : len(raw)-1]
 	plain := true
@@ -198,7 +198,7 @@ func decodeText(raw []byte, lines bool) (s, wrong string) {
 		var ok bool
 		inner, ok = unescape(inner)
 		if !ok {
-			return "", "has half of a surrogate pair, which is no character"
+			return "", "has an incomplete surrogate pair"
 		}
 	}
 	s = string(inner)
@@ -221,7 +221,7 @@ func decodeBoolean(raw []byte) (yes bool, wrong string) {
 	return raw[0] == 't', wrong
 }
 
-// decodeInteger decodes a whole number of 64 bits.
+// decodeInteger decodes a 64-bit integer.
 func decodeInteger(raw []byte) (n int64, wrong string) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
@@ -230,28 +230,28 @@ func decodeInteger(raw []byte) (n int64, wrong string) {
 	return n, wrong
 }
 
-// maxCount is the most that is counted to.
+// maxCount is the maximum value of a count.
 const maxCount = 1_000_000
 
-// decodeCount decodes a whole number from 1 on.
+// decodeCount decodes an integer from 1 to maxCount.
 func decodeCount(raw []byte) (int, string) {
 	n, wrong := decodeInteger(raw)
 	if isNull(raw) || wrong == "" && (n < 1 || n > maxCount) {
-		wrong = "must be a whole number from 1 on"
+		wrong = fmt.Sprintf("must be a whole number from 1 to %d", maxCount)
 	}
 	return int(n), wrong
 }
 
-// decodeFromZero decodes a whole number from 0 on.
+// decodeFromZero decodes an integer from 0 to maxCount.
 func decodeFromZero(raw []byte) (n int, wrong string) {
 	n, err := strconv.Atoi(string(raw))
 	if err != nil || n < 0 || n > maxCount {
-		wrong = "must be a whole number from 0 on"
+		wrong = fmt.Sprintf("must be a whole number from 0 to %d", maxCount)
 	}
 	return n, wrong
 }
 
-// decodeNumber decodes a number with a fraction.
+// decodeNumber decodes a number that may have a fraction.
 func decodeNumber(raw []byte) (n float64, wrong string) {
 	n, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || raw[0] == '"' {
@@ -266,7 +266,7 @@ func (f *fields) duration(name string, raw []byte, to **time.Duration) {
 }
 
 func decodeDuration(raw []byte) (time.Duration, string) {
-	const form = `must be a duration in text, such as "15s", "1h30m" or "2d"`
+	const form = `must be a duration, such as "15s", "1h30m" or "2d"`
 	s, wrong := decodeLine(raw)
 	if wrong != "" {
 		return 0, form
@@ -291,7 +291,7 @@ func decodeInstant(raw []byte) (int64, string) {
 	return 0, query.BadTime
 }
 
-// decodeBase64 decodes standard base64 with its padding and nothing else.
+// decodeBase64 decodes standard base64 with padding. It rejects line ends.
 func decodeBase64(raw []byte) (body []byte, wrong string) {
 	s, wrong := decodeLine(raw)
 	if wrong != "" {
@@ -304,14 +304,14 @@ func decodeBase64(raw []byte) (body []byte, wrong string) {
 	return body, wrong
 }
 
-// The values that verbatim takes, by the byte that they begin with.
+// Kinds of values for verbatim. A kind is the first byte of the value; anyJSON allows all.
 const (
 	anyJSON  byte = 0
 	anObject byte = '{'
 	anArray  byte = '['
 )
 
-// verbatim takes a value as it stands in the request, for somebody else to read.
+// verbatim keeps a value as it is in the request, for another reader.
 func (f *fields) verbatim(name string, raw []byte, kind byte, to *[]byte) {
 	switch {
 	case isNull(raw):
@@ -328,10 +328,12 @@ func (f *fields) verbatim(name string, raw []byte, kind byte, to *[]byte) {
 
 const (
 	notAnArray = "must be an array"
-	notUTF8    = "is not valid UTF-8, so it is not JSON"
+	notUTF8    = "is not valid UTF-8"
 )
 
-// array yields the elements of what should be an array, or says that it is none.
+func tooMany(most int) string { return fmt.Sprintf("has more than %d elements", most) }
+
+// array calls element for each element of an array, and rejects other values.
 func (f *fields) array(name string, raw []byte, element func(i int, value []byte)) {
 	if raw[0] != '[' {
 		f.add(name, notAnArray)
@@ -344,5 +346,5 @@ func (f *fields) array(name string, raw []byte, element func(i int, value []byte
 	}
 }
 
-// indexed names an element of an array.
+// indexed returns the field name of an array's element.
 func indexed(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// stats is GET /v1/stats: counters by state, tier and lane out of SQL, and for the key of no project the
-// sizes of the index, which are those of all.
+// stats handles GET /v1/stats: counters by state, tier and lane from SQL. Only the admin key of the settings
+// also gets the sizes of the index, because they cover all projects.
 func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	counts, err := a.Store.Counts(ctx, who.Project)
 	if err != nil {
@@ -26,8 +26,7 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 		Lanes:  each(counts.Lanes, func(l *store.LaneCount) client.LaneStats { return client.LaneStats(*l) }),
 	}
 	for _, state := range store.States {
-		// A callback that is being attempted is a scheduled one whose claim is alive: SQL does not count it
-		// apart.
+		// An attempting callback is a scheduled row with a valid claim. SQL counts it as scheduled.
 		if state != store.Attempting {
 			out.States[client.State(state)] = counts.States[state]
 		}
@@ -41,12 +40,12 @@ func (a *API) stats(ctx context.Context, c *gin.Context, who caller) error {
 	return a.respond(c, http.StatusOK, out)
 }
 
-// indexStats are the sizes of the index, null when it does not answer: it is expendable, SQL's counters are
-// not.
+// indexStats returns the sizes of the index. They are null if the index does not respond: the counters from
+// SQL are useful without them.
 func (a *API) indexStats(ctx context.Context) client.Optional[client.IndexStats] {
 	s, err := a.Engine.Stats(ctx)
 	if err != nil {
-		a.Logger.Warn("index does not say its sizes", "error", err)
+		a.Logger.Warn("index sizes unavailable", "error", err)
 		return client.Null[client.IndexStats]()
 	}
 	return client.Set(client.IndexStats{
@@ -56,28 +55,27 @@ func (a *API) indexStats(ctx context.Context) client.Optional[client.IndexStats]
 	})
 }
 
-// verify is POST /v1/index/verify: what differs between SQL and the index.
+// verify handles POST /v1/index/verify: the differences between SQL and the index.
 func (a *API) verify(ctx context.Context, c *gin.Context, _ caller) error {
 	r, err := readAll[client.VerifyRequest](c, true)
 	if err != nil {
 		return err
 	}
-	look := a.Engine.Verify
+	verify := a.Engine.Verify
 	if r.All {
-		look = a.Engine.VerifyAll
+		verify = a.Engine.VerifyAll
 	}
 	return reply(a, c, http.StatusOK, func(d *index.Drift) client.Drift {
 		return client.Drift{
-			Clean: d.Clean(), Rows: d.Rows, Items: d.Items, BeyondHorizon: d.Beyond, Missing: d.Missing,
-			Late:  d.Late,
-			Extra: d.Extra, Unknown: d.Unknown, Ended: d.Ended, MissingIDs: d.MissingIDs, LateIDs: d.LateIDs,
-			ExtraIDs: d.ExtraIDs, UnknownIDs: d.UnknownIDs, EndedIDs: d.EndedIDs,
-			Generation: d.Generation, IndexGeneration: d.IndexGeneration,
+			Clean: d.Clean(), Rows: d.Rows, Items: d.Items, BeyondHorizon: d.Beyond,
+			Missing: d.Missing, Late: d.Late, Extra: d.Extra, Unknown: d.Unknown, Ended: d.Ended,
+			MissingIDs: d.MissingIDs, LateIDs: d.LateIDs, ExtraIDs: d.ExtraIDs, UnknownIDs: d.UnknownIDs,
+			EndedIDs: d.EndedIDs, Generation: d.Generation, IndexGeneration: d.IndexGeneration,
 		}
-	})(look(ctx))
+	})(verify(ctx))
 }
 
-// rebuild is POST /v1/index/rebuild.
+// rebuild handles POST /v1/index/rebuild.
 func (a *API) rebuild(ctx context.Context, c *gin.Context, who caller) error {
 	r, err := readAll[client.RebuildRequest](c, true)
 	if err != nil {

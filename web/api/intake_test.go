@@ -41,7 +41,7 @@ func TestRoom(t *testing.T) {
 		for project, n := range map[string]int64{"a": 1, "b": 11, "c": 11} {
 			began := time.Now()
 			if err := take(project, n); !errors.Is(err, httperr.ErrBusy) ||
-				time.Since(began) != roomTimeout {
+				time.Since(began) != budgetTimeout {
 				t.Errorf("%d more bytes for %s: %v after %v", n, project, err, time.Since(began))
 			}
 		}

@@ -13,12 +13,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// This file splits JSON without copying it: a request is found valid once, as a whole, and everything after
-// that works on sub-slices of the request's bytes. That is what lets a payload be sent as it stood, and what
-// keeps an accept from building maps. The functions below may only be given JSON that checkJSON has found
-// valid.
+// This file splits JSON without copying it. checkJSON validates a request once, as a whole. All later code
+// works on sub-slices of the request's bytes, so a payload keeps its bytes and an accept builds no maps. The
+// functions below require JSON that checkJSON has accepted.
 
-// checkJSON returns nil when body is one valid JSON value, else ErrBadJSON with the place.
+// checkJSON returns nil if body is one valid JSON value, or ErrBadJSON with the position of the error.
 func checkJSON(body []byte) error {
 	if json.Valid(body) {
 		return nil
@@ -32,9 +31,8 @@ func checkJSON(body []byte) error {
 	return httperr.ErrBadJSON
 }
 
-// members yields the members of a valid JSON object in their order: the key, unescaped, and the value's bytes
-// without the space around them. A key that has no meaning as text (half of a surrogate pair) is yielded as
-// it is written.
+// members yields the members of a valid JSON object in order: the unescaped key, and the value's bytes
+// without surrounding space. A key with half of a surrogate pair is yielded as it is written.
 func members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		i := skipSpace(object, skipSpace(object, 0)+1)
@@ -59,7 +57,7 @@ func members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// elements yields the elements of a valid JSON array, without the space around them.
+// elements yields the elements of a valid JSON array, without surrounding space.
 func elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		i := skipSpace(array, skipSpace(array, 0)+1)
@@ -76,7 +74,7 @@ func elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// skipSpace returns the place of the first byte at or after i that is not JSON's white space.
+// skipSpace returns the index of the first byte at or after i that is not JSON white space.
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\r' || b[i] == '\t') {
 		i++
@@ -84,7 +82,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the place after the string that begins at i.
+// skipString returns the index after the string that begins at i.
 func skipString(b []byte, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {
@@ -94,7 +92,8 @@ func skipString(b []byte, i int) int {
 	return i + 1
 }
 
-// skipValue returns the place after the value that begins at i. It does not recurse: depth costs nothing.
+// skipValue returns the index after the value that begins at i. It does not recurse, so deep nesting needs no
+// stack.
 func skipValue(b []byte, i int) int {
 	switch b[i] {
 	case '"':
@@ -127,8 +126,8 @@ func skipValue(b []byte, i int) int {
 	return i
 }
 
-// unescape undoes the escapes of a JSON string's inside. It reports false for half of a surrogate pair, which
-// is no character at all.
+// unescape decodes the escapes inside a JSON string. It returns false for half of a surrogate pair, which is
+// not a character.
 func unescape(inner []byte) ([]byte, bool) {
 	out := make([]byte, 0, len(inner))
 	for i := 0; i < len(inner); {
@@ -159,7 +158,7 @@ func unescape(inner []byte) ([]byte, bool) {
 	return out, true
 }
 
-// plainEscape returns what a backslash before c means.
+// plainEscape returns the character for a backslash and c.
 func plainEscape(c byte) byte {
 	switch c {
 	case 'b':
@@ -193,14 +192,15 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// A keySet tells keys that come twice. Its cost is linear in all the keys' bytes, however many there are.
+// A keySet finds duplicate keys. Its cost is linear in the length of all keys. The first keys are in an
+// array, which needs no allocation; a map takes over when there are more.
 type keySet struct {
-	small  [24][]byte
-	n    int
+	small [24][]byte
+	n     int
 	large map[string]struct{}
 }
 
-// add reports false when the key was there before.
+// add returns false for a duplicate key.
 func (s *keySet) add(key []byte) bool {
 	if s.large == nil {
 		for _, k := range s.small[:s.n] {

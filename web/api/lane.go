@@ -14,21 +14,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// listLanes is GET /v1/lanes.
+// listLanes handles GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
-	ask := func(q *query.Values) reader[control.LaneView] {
+	parse := func(q *query.Values) reader[control.LaneView] {
 		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: a.Engine.Now()}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]control.LaneView,
-			error) {
+		return func(
+			ctx context.Context, who caller, after store.Cursor, limit int,
+		) ([]control.LaneView, error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Engine.Lanes(ctx, who.Project, f)
 		}
 	}
 	at := func(v *control.LaneView) store.Cursor { return store.Cursor{ID: v.Key} }
-	return listOf(a, query.ListLanes, ask, at, a.laneViewOf)(ctx, c, who)
+	return listOf(a, query.ListLanes, parse, at, a.laneViewOf)(ctx, c, who)
 }
 
-// laneViewOf is a lane with what waits in it. What only the index knows is null when it does not answer.
+// laneViewOf converts a lane with its backlog. Values that only the index has are null if the index does not
+// respond.
 func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
 	now := a.Engine.Now()
 	blocks := v.Blocks(now)
@@ -38,8 +40,8 @@ func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
 	if v.OldestDue != 0 && v.OldestDue <= now {
 		out.AgeMs = new(now - v.OldestDue)
 	}
-	if len(blocks) > 0 { // the first cause by itself
-		first := out.Holds[0]
+	if len(blocks) > 0 {
+		first := out.Holds[0] // the cause to fix first
 		out.Held, out.HeldSince, out.HeldUntil = first.Code, first.Since, first.Until
 	}
 	s := v.State
@@ -55,7 +57,7 @@ func (a *API) laneViewOf(v *control.LaneView) client.LaneView {
 	return out
 }
 
-// healthName is what the last ended attempt of a lane says of it.
+// healthName returns the result of the lane's last ended attempt as the API names it.
 func healthName(h schedule.Health) string {
 	switch h {
 	case schedule.Answering:
@@ -66,7 +68,7 @@ func healthName(h schedule.Health) string {
 	return "unproven"
 }
 
-// laneOf is what people set of a lane.
+// laneOf converts the limits and the pause of a lane.
 func (a *API) laneOf(l *store.Lane) client.Lane {
 	return client.Lane{
 		Lane: l.Key, EndpointID: prefixed(store.EndpointPrefix, l.EndpointID), Rate: l.Rate.String(),
@@ -74,7 +76,8 @@ func (a *API) laneOf(l *store.Lane) client.Lane {
 	}
 }
 
-// limitLane is PUT /v1/lanes/{lane}/limits: null takes a bound away, and one that is not given stays.
+// limitLane handles PUT /v1/lanes/{lane}/limits. Null removes a limit; a limit that is not given stays
+// unchanged.
 func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key string) error {
 	r, d, err := read[client.LaneLimits](c, false)
 	if err != nil {
@@ -95,48 +98,49 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key str
 	}
 	limit := orDefault(r.Concurrency, true, 0)
 	if limit == nil && rate == nil {
-		return invalid("rate", "is needed, or concurrency; null is no bound of its own")
+		return invalid("rate", "is required, or concurrency; null removes a limit")
 	}
 	return reply(a, c, http.StatusOK, a.laneOf)(
 		a.Engine.SetLane(ctx, who.Project, key, limit, rate, who.By(r.Reason)))
 }
 
-// readPause reads how long something is to be held, and why: until a time, for a while, or with neither until
-// it is resumed.
+// readPause reads the end of a pause and its reason. The end is a time, a duration from now, or neither:
+// until it is resumed.
 func (a *API) readPause(c *gin.Context) (end int64, reason string, err error) {
 	r, err := readAll[client.PauseRequest](c, true)
 	if err != nil {
 		return 0, "", err
 	}
 	now := a.Engine.Now()
-	when, while := millis(r.Until), length(r.For)
+	until, duration := millis(r.Until), length(r.For)
 	switch {
-	case when != nil && while != nil:
-		return 0, "", invalid("for", "give until or for, not both")
-	case when != nil && *when <= now:
-		return 0, "", invalid("until", "is not in the future")
-	case when != nil:
-		return *when, r.Reason, nil
-	case while != nil && *while < time.Millisecond:
+	case until != nil && duration != nil:
+		return 0, "", invalid("for", "conflicts with until; set only one of them")
+	case until != nil && *until <= now:
+		return 0, "", invalid("until", "must be in the future")
+	case until != nil:
+		return *until, r.Reason, nil
+	case duration != nil && *duration < time.Millisecond:
 		return 0, "", invalid("for", "must be at least 1ms")
-	case while != nil:
-		return now + while.Milliseconds(), r.Reason, nil
+	case duration != nil:
+		return now + duration.Milliseconds(), r.Reason, nil
 	}
 	return store.Forever, r.Reason, nil
 }
 
-// readResume reads why something goes on.
+// readResume reads the reason of a resume. The end 0 resumes.
 func readResume(c *gin.Context) (end int64, reason string, err error) {
 	reason, err = readReason(c)
 	return 0, reason, err
 }
 
-// pauseAndResume returns what pauses a thing and what resumes it: both answer with the thing. Accepts go on.
+// pauseAndResume returns the handlers that pause and resume an object. Both respond with the object.
+// Callbacks are accepted during a pause.
 func pauseAndResume[T, R any](
 	a *API, set func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
 	of func(*T) R,
 ) (pause, resume handlerOf) {
-	hold := func(read func(c *gin.Context) (int64, string, error)) handlerOf {
+	setEnd := func(read func(c *gin.Context) (int64, string, error)) handlerOf {
 		return func(ctx context.Context, c *gin.Context, who caller, id string) error {
 			until, reason, err := read(c)
 			if err != nil {
@@ -145,17 +149,18 @@ func pauseAndResume[T, R any](
 			return reply(a, c, http.StatusOK, of)(set(ctx, who.Project, id, until, who.By(reason)))
 		}
 	}
-	return hold(a.readPause), hold(readResume)
+	return setEnd(a.readPause), setEnd(readResume)
 }
 
-// setProjectPause pauses or resumes all that a project sends.
+// setProjectPause pauses sending for a whole project, or resumes it.
 func (a *API) setProjectPause(
 	ctx context.Context, project, _ string, until int64, by store.Actor,
 ) (store.Project, error) {
 	return a.Engine.PauseProject(ctx, project, until, by)
 }
 
-// projectPauseOf is a project's pause. What else there is of a project is not for every key that may stop it.
+// projectPauseOf returns the pause of a project. It leaves out the rest: a key of scope operate may pause a
+// project, but only the scope admin may read its settings.
 func (a *API) projectPauseOf(p *store.Project) client.ProjectPause {
 	return client.ProjectPause{Project: p.ID, Pause: a.pauseOf(p.PausedUntil, p.PauseReason)}
 }

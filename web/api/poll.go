@@ -14,11 +14,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// pollRoute is the route as idempotency keys know it.
+// pollRoute is the route of polls in idempotency keys.
 const pollRoute = "POST /v1/polls"
 
-// acceptPoll is POST /v1/polls: 202 with the callback, or 200 with the first one of the same idempotency key,
-// or with the open one of the same reference and address.
+// acceptPoll handles POST /v1/polls: 202 with the callback, or 200 with an existing one. That is the first
+// callback of the same idempotency key, or the open poll of the same reference and URL.
 func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error {
 	body, err := readJSON(c, maxRequest)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error 
 	return a.accepted(c, &r)
 }
 
-// getPoll is GET /v1/polls/{id}: its callback, and in poll what it has beside that.
+// getPoll handles GET /v1/polls/{id}: the callback, with the details of the poll in the member poll.
 func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string) error {
 	v, err := a.Engine.Poll(ctx, who.Project, id)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string
 	return nil
 }
 
-// resolvePoll is POST /v1/polls/{id}/resolve.
+// resolvePoll handles POST /v1/polls/{id}/resolve.
 func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id string) error {
 	var (
 		d     decoder
@@ -74,15 +74,15 @@ func (a *API) resolvePoll(ctx context.Context, c *gin.Context, who caller, id st
 	})(a.Engine.ResolvePoll(ctx, who.Project, id, asked, who.By(r.Reason)))
 }
 
-// pollOf is what a poll has beside its callback.
+// pollOf converts the details of a poll that its callback does not have.
 func pollOf(v *control.PollView) client.PollDetail {
 	rule := func(name string) json.RawMessage { return memberOf([]byte(v.Rule), name) }
 	out := client.PollDetail{
 		Until: rule("until"), HoldIf: rule("hold_if"), Evaluate: rule("evaluate"),
 		ErrorBudget: rule("error_budget"),
 		Errors:      v.Detail.Errors, Context: storedJSON(v.Detail.Context), Data: storedJSON(v.Detail.Data),
-		// The outcome is the callback's own: the last result may be that of an earlier end, and without
-		// on_result there is none.
+		// The outcome comes from the callback, not from the last result: that may belong to an earlier end,
+		// and without on_result there is none.
 		Outcome:          client.PollOutcome(v.Callback.PollOutcome()),
 		ResultCallbackID: prefixed(store.CallbackPrefix, v.Detail.ResultID),
 	}
@@ -95,8 +95,8 @@ func pollOf(v *control.PollView) client.PollDetail {
 	return out
 }
 
-// memberOf returns a member of JSON that is kept, nil where it is not there or is null. Of what is no object,
-// which only a damaged row can have, there is none.
+// memberOf returns a member of stored JSON, or nil if it is missing or null. It also returns nil if the text
+// is not an object, which only happens in a damaged row.
 func memberOf(kept []byte, name string) []byte {
 	if !isObject(kept) {
 		return nil
@@ -109,21 +109,21 @@ func memberOf(kept []byte, name string) []byte {
 	return nil
 }
 
-// isObject says whether bytes that nobody has looked at are a JSON object.
+// isObject reports whether unchecked bytes are a JSON object.
 func isObject(b []byte) bool {
 	i := skipSpace(b, 0)
 	return i < len(b) && b[i] == '{' && json.Valid(b)
 }
 
-// A pollDecoder decodes a poll as a caller asks for it: the fields that it has in common with a callback as a
-// callback's, at the top and in its request. What it cannot decode is named in the submission's Invalid; what
-// the values mean, and what the rule says, is the engine's to judge.
+// A pollDecoder decodes a poll. It decodes the fields that a poll and its request share with a callback like
+// those of a callback. Fields that it cannot decode are in the submission's Invalid. The engine checks what
+// the values and the rule mean.
 type pollDecoder struct {
 	submissionDecoder
 	poll accept.PollSubmission
 }
 
-// decodePoll decodes a poll from valid JSON, which stays referenced. The only error is ErrPayloadTooLarge.
+// decodePoll decodes a poll from valid JSON. The result refers to raw. The only error is ErrPayloadTooLarge.
 func decodePoll(raw []byte) (accept.PollSubmission, error) {
 	var d pollDecoder
 	d.object(request, "", raw, d.member)
@@ -132,7 +132,7 @@ func decodePoll(raw []byte) (accept.PollSubmission, error) {
 	return d.poll, err
 }
 
-// member decodes one field, and says whether there is such a field.
+// member decodes one field. It returns false for an unknown field.
 func (d *pollDecoder) member(key, raw []byte) bool {
 	p, name := &d.poll, string(key)
 	switch name {
@@ -159,8 +159,8 @@ func (d *pollDecoder) member(key, raw []byte) bool {
 	return true
 }
 
-// requestMember decodes one field of the request that is made again and again. What its answer means is the
-// poll's own rule.
+// requestMember decodes one field of the poll's request. It has no success rule: the poll's conditions test
+// the response.
 func (d *pollDecoder) requestMember(key, raw []byte) bool {
 	switch string(key) {
 	case "url", "endpoint", "method", "headers", "payload", "body", "body_base64", "content_type", "signer":
@@ -169,7 +169,8 @@ func (d *pollDecoder) requestMember(key, raw []byte) bool {
 	return false
 }
 
-// onResult decodes the callback that tells the result. Its fields are named as if it stood by itself.
+// onResult decodes the callback that sends the result. Error messages name its fields without a prefix; the
+// engine adds it.
 func (d *pollDecoder) onResult(raw []byte) {
 	if isNull(raw) {
 		return
@@ -180,24 +181,24 @@ func (d *pollDecoder) onResult(raw []byte) {
 	}
 	var r submissionDecoder
 	r.object(request, "", raw, r.without(refusedInResult))
-	sub, _ := r.done() // it has no payload that could be too large
+	sub, _ := r.done() // no error: it has no payload
 	d.poll.OnResult = &sub
 }
 
-// refusedInResult says why a field of a callback is none of the one that tells a result.
+// refusedInResult has the fields of a callback that on_result must not have, with the error message of each.
 var refusedInResult = map[string]string{
-	"payload":         "may not be given: the result is the body",
-	"body":            "may not be given: the result is the body",
-	"body_base64":     "may not be given: the result is the body",
-	"content_type":    "may not be given: the result is the body, which is JSON",
-	"idempotency_key": "may not be given: a poll's end makes one callback, once",
-	"due_at":          "may not be given: it is due when the poll ends; give delay to have it later",
+	"payload":         "is not allowed: the result is the body",
+	"body":            "is not allowed: the result is the body",
+	"body_base64":     "is not allowed: the result is the body",
+	"content_type":    "is not allowed: the body is the result, as JSON",
+	"idempotency_key": "is not allowed: the end of a poll creates exactly one callback",
+	"due_at":          "is not allowed: the result is due when the poll ends; use delay to send it later",
 }
 
-// shortJSON takes JSON that goes into a poll's result as it stands in the request.
+// shortJSON keeps JSON that the poll's result repeats exactly as it is in the request.
 func (f *fields) shortJSON(name string, raw []byte, to *[]byte) {
 	if len(raw) > accept.MaxPollContext {
-		f.add(name, fmt.Sprintf("has more than %d KiB", accept.MaxPollContext>>10))
+		f.add(name, fmt.Sprintf("is longer than %d KiB", accept.MaxPollContext>>10))
 		return
 	}
 	f.verbatim(name, raw, anyJSON, to)

@@ -18,12 +18,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// trimFieldPrefix names the fields of an error as they stand in a request whose body is a field of that name
-// elsewhere.
+// trimFieldPrefix removes a prefix from the field names of an error. The engine names a preset's fields as in
+// a callback ("policy.tiers"), but here the body is the preset ("tiers").
 func trimFieldPrefix(err error, prefix string) error {
 	var invalid *store.InvalidError
 	if !errors.As(err, &invalid) {
-		return err // nil too
+		return err // also for a nil error
 	}
 	named := &store.InvalidError{Fields: make([]store.FieldError, len(invalid.Fields))}
 	for i, f := range invalid.Fields {
@@ -36,54 +36,54 @@ func trimFieldPrefix(err error, prefix string) error {
 	return named
 }
 
-// A preset is a policy, a success rule or a profile that can be named.
+// A preset is a named policy, success rule or profile.
 type preset struct {
 	name string
-	// position is zero for one of the project's own; those that every project knows count from 1, in their own
-	// order.
+	// position is zero for a preset of the project. The built-in presets count from 1, in their order.
 	position int64
-	// body is it as a type of package client.
+	// body is the preset as a type of package client.
 	body any
 }
 
-// cursor is where the list goes on after the preset.
+// cursor returns the cursor that continues the list after the preset.
 func (p *preset) cursor() store.Cursor { return store.Cursor{DueAt: p.position, ID: p.name} }
 
-// presetOrder sorts a project's own by their names, and behind them what every project knows by place.
+// presetOrder sorts the project's presets by name, followed by the built-in presets by position.
 func presetOrder(a, b store.Cursor) int {
 	return cmp.Or(cmp.Compare(a.DueAt, b.DueAt), strings.Compare(a.ID, b.ID))
 }
 
-// A presetKind is what the routes of one kind of preset differ in.
+// A presetKind has the differences between the routes of policies, success rules and profiles.
 type presetKind struct {
 	path string
 	kind store.PresetKind
 	list byte
-	// rows are what the project may name: its own, then what every project knows. The times of policies run
-	// from from; zero: they have none.
+	// rows returns the presets that the project may name: its own, then the built-in ones. For a policy, from
+	// is the time of the first attempt; zero: the policy has no times.
 	rows func(p *control.Presets, from int64) []preset
-	// fallback finds what is in no list; nil: there is no such thing.
+	// fallback finds a preset that is in no list. Nil: there are none.
 	fallback func(ctx context.Context, e Engine, project, name string, from int64) (any, error)
-	// read reads what is to be put, and why.
+	// read reads the preset of a PUT request, and the reason.
 	read func(c *gin.Context, e Engine) (put putFunc, reason string, err error)
 }
 
-// A putFunc gives what was read a name.
+// A putFunc stores the preset that was read under a name.
 type putFunc func(ctx context.Context, project, name string, by store.Actor) error
 
-// listPresets is GET of a kind. There are few: the list is read whole.
+// listPresets handles GET of all presets of a kind. There are few, so it reads the whole list and cuts a
+// page.
 func (a *API) listPresets(k presetKind) handler {
-	ask := func(q *query.Values) reader[preset] {
+	parse := func(q *query.Values) reader[preset] {
 		from := k.from(q)
 		return func(ctx context.Context, who caller, after store.Cursor, _ int) ([]preset, error) {
 			presets, err := a.Engine.Presets(ctx, who.Project)
 			return rowsAfter(k.rows(&presets, from), after, (*preset).cursor, presetOrder), err
 		}
 	}
-	return listOf(a, k.list, ask, (*preset).cursor, func(p *preset) any { return p.body })
+	return listOf(a, k.list, parse, (*preset).cursor, func(p *preset) any { return p.body })
 }
 
-// from is when the times of policies run from; zero: they have none.
+// from reads the time from which a policy's attempt times are computed. Zero: not given, or not a policy.
 func (k *presetKind) from(q *query.Values) int64 {
 	if k.kind != store.PresetPolicy {
 		return 0
@@ -91,7 +91,7 @@ func (k *presetKind) from(q *query.Values) int64 {
 	return q.Instant("from")
 }
 
-// getPreset is GET of one, the project's own before what every project knows.
+// getPreset handles GET of one preset. A preset of the project hides a built-in one.
 func (a *API) getPreset(k presetKind) handlerOf {
 	return func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		q, err := parseQuery(c)
@@ -107,8 +107,8 @@ func (a *API) getPreset(k presetKind) handlerOf {
 	}
 }
 
-// putPreset is PUT of one of the project's own: 200 with it. k.read reads the request and returns what puts
-// it.
+// putPreset handles PUT of a preset of the project: 200 with the preset. k.read decodes the request and
+// returns the function that stores it.
 func (a *API) putPreset(k presetKind) handlerOf {
 	return func(ctx context.Context, c *gin.Context, who caller, name string) error {
 		put, reason, err := k.read(c, a.Engine)
@@ -122,7 +122,7 @@ func (a *API) putPreset(k presetKind) handlerOf {
 	}
 }
 
-// deletePreset deletes one of the project's own. What was accepted with it keeps what it was.
+// deletePreset deletes a preset of the project. Callbacks that were accepted with it keep its values.
 func (a *API) deletePreset(
 	kind store.PresetKind,
 ) func(ctx context.Context, project, name string, by store.Actor) error {
@@ -154,7 +154,7 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 
 func presetKinds() []presetKind { return []presetKind{policyKind(), ruleKind(), profileKind()} }
 
-// policyKind is what /v1/policies has of its own.
+// policyKind is the kind of /v1/policies.
 func policyKind() presetKind {
 	rows := func(p *control.Presets, from int64) (rows []preset) {
 		for i := range p.OwnPolicies {
@@ -168,7 +168,7 @@ func policyKind() presetKind {
 		}
 		return rows
 	}
-	// A formula such as exp(1s,2,1h,10) is a name, too.
+	// A formula such as exp(1s,2,1h,10) is also a name.
 	formula := func(ctx context.Context, e Engine, project, name string, from int64) (any, error) {
 		policy, err := e.Policy(ctx, project, name)
 		return namedPolicy(&policy, "", false, from), err
@@ -179,7 +179,7 @@ func policyKind() presetKind {
 	}
 }
 
-// namedPolicy is a policy: the members of one given whole, and what follows from them.
+// namedPolicy converts a policy, with the values that follow from its members.
 func namedPolicy(p *store.Policy, about string, own bool, from int64) client.NamedPolicy {
 	sum := schedule.Tiers(p.Tiers).Sum()
 	out := client.NamedPolicy{
@@ -187,7 +187,7 @@ func namedPolicy(p *store.Policy, about string, own bool, from int64) client.Nam
 		Sum: duration(sum), SumMs: sum.Milliseconds(),
 	}
 	if p.RepeatLast {
-		out.Attempts = 0 // its deadline ends it, not a number
+		out.Attempts = 0 // the deadline ends it, not a number of attempts
 	}
 	if from != 0 {
 		for _, at := range accept.LadderTimes(p, from) {
@@ -197,7 +197,7 @@ func namedPolicy(p *store.Policy, about string, own bool, from int64) client.Nam
 	return out
 }
 
-// readPolicy reads a policy.
+// readPolicy reads the policy of a PUT request.
 func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
 	var f fields
 	p := emptyPolicy()
@@ -212,7 +212,7 @@ func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error
 	}, reason, f.err()
 }
 
-// ruleKind is what /v1/success_rules has of its own.
+// ruleKind is the kind of /v1/success_rules.
 func ruleKind() presetKind {
 	rows := func(p *control.Presets, _ int64) (rows []preset) {
 		add := func(name, about string, place int, rule store.JSONText) {
@@ -233,8 +233,8 @@ func ruleKind() presetKind {
 	}
 }
 
-// readRule reads a success rule. The engine judges it, and is given all of it as it stands in the request,
-// but for what is the audit's.
+// readRule reads the success rule of a PUT request. The engine validates it, and gets all members except
+// reason as they are in the request.
 func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
 	var f fields
 	rule := jsonObject{[]byte("{")}
@@ -252,7 +252,7 @@ func readRule(c *gin.Context, e Engine) (put putFunc, reason string, err error) 
 	}, reason, f.err()
 }
 
-// profileKind is what /v1/profiles has of its own.
+// profileKind is the kind of /v1/profiles.
 func profileKind() presetKind {
 	rows := func(p *control.Presets, _ int64) (rows []preset) {
 		for i := range p.OwnProfiles {
@@ -269,7 +269,7 @@ func profileKind() presetKind {
 	}
 }
 
-// profileOf is a profile. What it does not choose is null.
+// profileOf converts a profile. A value that it does not set is null.
 func profileOf(p *accept.Profile, own bool) client.NamedProfile {
 	return client.NamedProfile{
 		Name: p.Name, About: p.About, Own: own, Policy: policyChoiceOf(&p.Policy),
@@ -278,7 +278,7 @@ func profileOf(p *accept.Profile, own bool) client.NamedProfile {
 	}
 }
 
-// readProfile reads a profile.
+// readProfile reads the profile of a PUT request.
 func readProfile(c *gin.Context, e Engine) (put putFunc, reason string, err error) {
 	r, d, err := read[client.ProfilePut](c, false)
 	if err != nil {

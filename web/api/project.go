@@ -15,8 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// projectParam returns a project's id from the path. A key's own project is the only one that there is for
-// it.
+// projectParam returns the project id in the path. Any key except the admin key only finds its own project.
 func projectParam(c *gin.Context, who caller) (string, error) {
 	id, err := byName("id")(c)
 	if err != nil || !who.Root() && id != who.Project {
@@ -25,19 +24,22 @@ func projectParam(c *gin.Context, who caller) (string, error) {
 	return id, nil
 }
 
-// listProjects is GET /v1/projects.
+// listProjects handles GET /v1/projects.
 func (a *API) listProjects(ctx context.Context, c *gin.Context, who caller) error {
-	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Project,
-		error) {
+	parse := noParameters(func(
+		ctx context.Context, who caller, after store.Cursor, limit int,
+	) ([]store.Project, error) {
 		return a.visibleProjects(ctx, who, after.ID, limit)
 	})
 	at := func(p *store.Project) store.Cursor { return store.Cursor{ID: p.ID} }
-	return listOf(a, query.ListProjects, ask, at, a.projectOf)(ctx, c, who)
+	return listOf(a, query.ListProjects, parse, at, a.projectOf)(ctx, c, who)
 }
 
-// visibleProjects returns the projects that the caller may know of.
-func (a *API) visibleProjects(ctx context.Context, who caller, after string,
-	limit int) ([]store.Project, error) {
+// visibleProjects returns the projects that the caller may see: all for the admin key, its own for any other
+// key.
+func (a *API) visibleProjects(
+	ctx context.Context, who caller, after string, limit int,
+) ([]store.Project, error) {
 	if who.Root() {
 		return a.Store.Projects(ctx, after, limit)
 	}
@@ -48,7 +50,7 @@ func (a *API) visibleProjects(ctx context.Context, who caller, after string,
 	return []store.Project{p}, nil
 }
 
-// projectOf is a project as it is now. Defaults that are null are the program's.
+// projectOf converts a project. A null default means the built-in one.
 func (a *API) projectOf(p *store.Project) client.Project {
 	return client.Project{
 		ID: p.ID, Name: p.Name, Policy: policyChoiceOf(&p.Defaults.Policy),
@@ -60,7 +62,7 @@ func (a *API) projectOf(p *store.Project) client.Project {
 	}
 }
 
-// getProject is GET /v1/projects/{id}.
+// getProject handles GET /v1/projects/{id}.
 func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := projectParam(c, who)
 	if err != nil {
@@ -69,7 +71,7 @@ func (a *API) getProject(ctx context.Context, c *gin.Context, who caller) error 
 	return reply(a, c, http.StatusOK, a.projectOf)(a.Store.Project(ctx, id))
 }
 
-// createProject is POST /v1/projects: 201 with the project.
+// createProject handles POST /v1/projects: 201 with the project.
 func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) error {
 	r, d, err := read[client.ProjectRequest](c, false)
 	if err != nil {
@@ -80,7 +82,8 @@ func (a *API) createProject(ctx context.Context, c *gin.Context, who caller) err
 	return reply(a, c, http.StatusCreated, a.projectOf)(a.Engine.CreateProject(ctx, ch, who.By(ch.Reason)))
 }
 
-// patchProject is PATCH /v1/projects/{id}: null has a default be the program's again.
+// patchProject handles PATCH /v1/projects/{id}. Null restores a built-in default. Quotas require the admin
+// key.
 func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) error {
 	id, err := projectParam(c, who)
 	if err != nil {
@@ -104,13 +107,13 @@ func (a *API) patchProject(ctx context.Context, c *gin.Context, who caller) erro
 	return reply(a, c, http.StatusOK, a.projectOf)(a.Engine.PatchProject(ctx, id, ch, who.By(ch.Reason)))
 }
 
-// projectChange is what a request has asked for. In a PATCH null takes a default away; elsewhere it is not
-// given.
+// projectChange converts the fields of a request. In a PATCH, null removes a default; elsewhere null means
+// not given.
 func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.ProjectChange {
 	ch := control.ProjectChange{
 		Name: orDefault(r.Name, patch, ""), Headers: d.headersOrNil(r.Headers, patch),
-		HeaderHosts: orDefault(r.HeaderHosts, patch, []string{}), Choice: d.withProfile(r.Profile), Reason: r.Reason,
-		Invalid: d.invalid,
+		HeaderHosts: orDefault(r.HeaderHosts, patch, []string{}), Choice: d.withProfile(r.Profile),
+		Reason: r.Reason, Invalid: d.invalid,
 		Clear: nullFields(patch,
 			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer}),
 	}
@@ -123,18 +126,18 @@ func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.Proj
 	return ch
 }
 
-// listKeys is GET /v1/keys. There are few: the list is read whole.
+// listKeys handles GET /v1/keys. There are few keys, so it reads the whole list and cuts a page.
 func (a *API) listKeys() handler {
 	at := func(k *store.Key) store.Cursor { return store.Cursor{ID: k.ID} }
 	newestFirst := func(a, b store.Cursor) int { return strings.Compare(b.ID, a.ID) }
-	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, _ int) ([]store.Key, error) {
+	read := func(ctx context.Context, who caller, after store.Cursor, _ int) ([]store.Key, error) {
 		keys, err := a.Engine.Keys(ctx, who.Project)
 		return rowsAfter(keys, after, at, newestFirst), err
-	})
-	return listOf(a, query.ListKeys, ask, at, keyOf)
+	}
+	return listOf(a, query.ListKeys, noParameters(read), at, keyOf)
 }
 
-// keyOf is a key, of whose text only the end is known.
+// keyOf converts a key. Only the end of its text is known.
 func keyOf(k *store.Key) client.Key {
 	return client.Key{
 		ID: store.KeyPrefix + k.ID, Project: k.Project, Name: k.Name,
@@ -144,7 +147,7 @@ func keyOf(k *store.Key) client.Key {
 	}
 }
 
-// createKey is POST /v1/keys: 201 with the key and, this once, its text.
+// createKey handles POST /v1/keys: 201 with the key and its text. No later call returns the text.
 func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	r, d, err := read[client.KeyRequest](c, false)
 	if err != nil {
@@ -161,7 +164,7 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	return a.respond(c, http.StatusCreated, client.NewKey{Key: keyOf(&k), Text: text})
 }
 
-// revokeKey ends a key and returns it: it stays in the list as one that has ended.
+// revokeKey revokes a key and returns it. The key stays in the list as revoked.
 func (a *API) revokeKey(ctx context.Context, project, id string, by store.Actor) (store.Key, error) {
 	if err := a.Engine.RevokeKey(ctx, project, id, by); err != nil {
 		return store.Key{}, err
@@ -169,7 +172,7 @@ func (a *API) revokeKey(ctx context.Context, project, id string, by store.Actor)
 	return query.FindKey(ctx, a.Engine, project, id)
 }
 
-// secret is GET /v1/secret?lane=&signer=|endpoint=|use=.
+// secret handles GET /v1/secret?lane=&signer=|endpoint=|use=.
 func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := parseQuery(c)
 	if err != nil {
@@ -181,16 +184,16 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	if lane == "" && name == "" && use == "" {
-		q.Add("lane", "is needed, or endpoint, or use")
+		q.Add("lane", "is required, or endpoint, or use")
 		return q.Err()
 	}
 	if signer != "" && (lane == "" || strings.HasPrefix(lane, store.EndpointPrefix)) {
-		q.Add("signer", "is for a lane; an endpoint has its own")
+		q.Add("signer", "is only for a lane; an endpoint has its own signer")
 		return q.Err()
 	}
 	meant := control.SecretQuery{Lane: lane, Use: use, Signer: signer}
 	if name == "" && strings.HasPrefix(lane, store.EndpointPrefix) {
-		name, meant.Lane = lane, "" // the lane of an endpoint, which has a secret of its own
+		name, meant.Lane = lane, "" // an endpoint's lane uses the secret of the endpoint
 	}
 	if name != "" {
 		ep, err := a.endpointNamed(ctx, who.Project, name)
@@ -202,7 +205,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 	return a.reveal(ctx, c, who, meant)
 }
 
-// reveal answers with a secret.
+// reveal responds with a secret. The engine records the read in the audit log.
 func (a *API) reveal(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	return reply(a, c, http.StatusOK, func(s *secret.RevealedSecret) client.Secret {
 		if meant.Endpoint != "" {
@@ -220,18 +223,18 @@ func revealedOf(s *secret.RevealedSecret) *client.RevealedSecret {
 		Hosts: s.Hosts}
 }
 
-// rotateSecret is POST /v1/secret/rotate: of the project's root secret, or of its own one of a use.
+// rotateSecret handles POST /v1/secret/rotate: it rotates the project's root secret, or its secret for a use.
 func (a *API) rotateSecret(ctx context.Context, c *gin.Context, who caller) error {
 	return a.rotate(ctx, c, who, control.SecretQuery{})
 }
 
-// rotate has a secret rotated that is an endpoint's, or the project's of the use that the request names.
+// rotate rotates the secret of an endpoint, or the project's secret for the use in the request.
 func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant control.SecretQuery) error {
 	var (
 		r   client.ProjectRotation
 		err error
 	)
-	if meant.Endpoint != "" { // its use is its signer's to say
+	if meant.Endpoint != "" { // the signer of the endpoint determines the use
 		r.Rotation, err = readAll[client.Rotation](c, true)
 	} else {
 		r, err = readAll[client.ProjectRotation](c, true)
@@ -257,7 +260,7 @@ func (a *API) rotate(ctx context.Context, c *gin.Context, who caller, meant cont
 	return a.respond(c, http.StatusOK, out)
 }
 
-// reencrypt is POST /v1/secret/reencrypt: a step of a change of the master key, which concerns all projects.
+// reencrypt handles POST /v1/secret/reencrypt: one step of a change of the master key, over all projects.
 func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 	r, err := readAll[client.ReencryptRequest](c, true)
 	if err != nil {
@@ -268,25 +271,26 @@ func (a *API) reencrypt(ctx context.Context, c *gin.Context, who caller) error {
 	})(a.Engine.Reencrypt(ctx, r.From, who.By(r.Reason)))
 }
 
-// audit is GET /v1/audit: every mutation but accepts, newest first.
+// audit handles GET /v1/audit: every change except accepts, newest first.
 func (a *API) audit() handler {
-	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.AuditEntry,
-		error) {
+	parse := noParameters(func(
+		ctx context.Context, who caller, after store.Cursor, limit int,
+	) ([]store.AuditEntry, error) {
 		page, err := a.Store.Audit(ctx, who.Project, store.AuditFilter{After: after.ID, Limit: limit})
 		return page.Entries, err
 	})
 	at := func(e *store.AuditEntry) store.Cursor { return store.Cursor{ID: e.ID} }
-	return listOf(a, query.ListAudit, ask, at, func(e *store.AuditEntry) client.AuditEntry {
+	return listOf(a, query.ListAudit, parse, at, func(e *store.AuditEntry) client.AuditEntry {
 		return client.AuditEntry{
 			ID: e.ID, At: moment(e.At), Actor: e.Actor, Action: e.Action, Address: e.Address,
-			Object: e.Object,
-			Reason: e.Reason, Before: storedJSON(e.Before), After: storedJSON(e.After), Detail: storedJSON(e.Detail),
+			Object: e.Object, Reason: e.Reason,
+			Before: storedJSON(e.Before), After: storedJSON(e.After), Detail: storedJSON(e.Detail),
 			Sequence: e.Link.Seq, Hash: e.Link.Hash,
 		}
 	})
 }
 
-// verifyAudit is GET /v1/audit/verify: one step of checking the chain, which is of all projects.
+// verifyAudit handles GET /v1/audit/verify: it checks a part of the hash chain, which covers all projects.
 func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
 	q, err := parseQuery(c)
 	if err != nil {
@@ -312,7 +316,7 @@ func (a *API) verifyAudit(ctx context.Context, c *gin.Context, _ caller) error {
 	})(a.Engine.VerifyAudit(ctx, from, expect))
 }
 
-// auditLink reads a parameter that is a link as the server has written it; without it, the zero link.
+// auditLink reads a link of the hash chain from a parameter. Without the parameter it returns the zero link.
 func auditLink(q *query.Values, name string) store.AuditLink {
 	text := q.One(name)
 	if text == "" {

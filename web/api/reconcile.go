@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// outcomes is GET /v1/outcomes: oldest first. Its cursor is a place that a reader keeps, not the end of a
-// page: it is there even when there is nothing new.
+// outcomes handles GET /v1/outcomes, oldest first. Its cursor is a position that a reader saves, not the end
+// of a page: the response has one even if there is nothing new.
 func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
@@ -40,7 +40,8 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		if !errors.Is(err, context.Canceled) || c.Request.Context().Err() == nil {
 			return err
 		}
-		// The reader did not want to wait any longer: no failure of the server's. Nobody reads this.
+		// The client closed the connection while it waited. This is no error of the server, and no one reads
+		// the response.
 		events, next = nil, after
 	}
 	return a.respond(c, http.StatusOK, client.Page[client.Outcome]{
@@ -48,7 +49,7 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 	})
 }
 
-// outcomeOf is an outcome. What its callback says is null, or empty, when that has been purged.
+// outcomeOf converts an outcome. Values of the callback are null or empty after it was purged.
 func outcomeOf(e *store.TerminalEvent) client.Outcome {
 	return client.Outcome{
 		ID: store.CallbackPrefix + e.ID, Kind: client.Kind(e.Kind),
@@ -59,17 +60,18 @@ func outcomeOf(e *store.TerminalEvent) client.Outcome {
 	}
 }
 
-// maxExtra is the most references that are named which a caller's list lacks.
+// maxExtra is the maximum number of references that a comparison returns as extra.
 const maxExtra = 10_000
 
-// spanEnd is how long after now a span ends that is given no end: the end does not belong to a span, and what
-// was accepted before the request, in the same millisecond, does.
+// spanEnd is added to the current time when a request has no end. The end is exclusive, so callbacks that
+// were accepted in the current millisecond still count.
 const spanEnd = 1
 
-// groupByDay is the grouping that has a group for each day of the span.
+// groupByDay is the grouping with one group for each day of the time range.
 const groupByDay = "day"
 
-// reconcile is GET /v1/reconcile: what was accepted in a span of time, by what has become of it.
+// reconcile handles GET /v1/reconcile: it counts the callbacks accepted in a time range by their current
+// state.
 func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 	q, err := parseQuery(c)
 	if err != nil {
@@ -84,23 +86,24 @@ func (a *API) reconcile(ctx context.Context, c *gin.Context, who caller) error {
 		q.Add("from", wrong)
 	}
 	if by == groupByDay && s.To-s.From > query.MaxDays*(24*time.Hour).Milliseconds() {
-		q.Add("group_by", fmt.Sprintf("day is for at most %d days", query.MaxDays))
+		q.Add("group_by", fmt.Sprintf("day allows at most %d days", query.MaxDays))
 	}
 	if err := q.Err(); err != nil {
 		return err
 	}
-	books, err := a.Store.Reconcile(ctx, who.Project,
+	counts, err := a.Store.Reconcile(ctx, who.Project,
 		store.ReconcileQuery{From: s.From, To: s.To, GroupBy: by, Zone: zone, MaxGroups: query.MaxGroups})
 	if err != nil {
 		return err
 	}
-	out := client.Reconciliation{From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(),
-		GroupBy: by}
-	total := query.Total(books)
+	out := client.Reconciliation{
+		From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Timezone: zone.String(), GroupBy: by,
+	}
+	total := query.Total(counts)
 	out.Total = countsOf(&total)
 	if by != "" {
-		out.Data = each(books, func(b *store.Reconciliation) client.ReconcileGroup {
-			group := b.Group // empty: of what has no topic, endpoint or label
+		out.Data = each(counts, func(b *store.Reconciliation) client.ReconcileGroup {
+			group := b.Group // empty: callbacks without a topic, endpoint or label
 			if by == "endpoint" {
 				group = prefixed(store.EndpointPrefix, group)
 			}
@@ -117,8 +120,8 @@ func countsOf(b *store.Reconciliation) client.ReconcileCounts {
 	}
 }
 
-// compare is POST /v1/reconcile/compare: what a caller's own list of references has and the project has not,
-// and the other way round.
+// compare handles POST /v1/reconcile/compare: the differences between the caller's list of references and the
+// project's callbacks.
 func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	body, err := readJSON(c, maxBatch)
 	if err != nil {
@@ -134,7 +137,7 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 		d.add("from", wrong)
 	}
 	if r.Refs == nil && len(d.invalid) == 0 {
-		d.add("refs", "is needed; [] is an empty list")
+		d.add("refs", "is required; use [] for an empty list")
 	}
 	for i, ref := range r.Refs {
 		if ref == "" {

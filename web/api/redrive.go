@@ -20,7 +20,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// createRedrive is POST /v1/redrives: 202 with the job, or 200 with what a dry run has counted.
+// createRedrive handles POST /v1/redrives: 202 with the redrive, or 200 with the count of a dry run.
 func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) error {
 	q, reason, err := a.readRedrive(ctx, c, who.Project)
 	if err != nil {
@@ -31,16 +31,17 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 	case err != nil:
 		return err
 	case q.DryRun:
-		tried := client.RedriveTried{RedriveAsked: askedOf(&r), Matched: r.Matched, DryRun: true}
-		return a.respond(c, http.StatusOK, tried)
+		counted := client.RedriveTried{RedriveAsked: askedOf(&r), Matched: r.Matched, DryRun: true}
+		return a.respond(c, http.StatusOK, counted)
 	}
 	return a.respond(c, http.StatusAccepted, redriveOf(&r))
 }
 
-// readRedrive reads what a redrive is asked to do. Its error is one of the store; what is wrong with the
-// request is in what it returns.
-func (a *API) readRedrive(ctx context.Context, c *gin.Context,
-	project string) (control.RedriveRequest, string, error) {
+// readRedrive reads the request for a redrive. Invalid fields are in the result's Invalid; the error is one
+// of the connection or the store.
+func (a *API) readRedrive(
+	ctx context.Context, c *gin.Context, project string,
+) (control.RedriveRequest, string, error) {
 	var (
 		d      decoder
 		r      client.RedriveRequest
@@ -57,7 +58,7 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context,
 		Action: string(r.Action), Shown: shown, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder, URL: r.URL,
 		DueAt: millis(r.DueAt), Delay: length(r.Delay),
 	}
-	// What the action does not look at would be a misunderstanding that stays unseen.
+	// A field that the action ignores is an error: the caller expects it to have an effect.
 	for _, f := range []struct {
 		name   string
 		given  bool
@@ -73,7 +74,7 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context,
 	}
 	switch err := picked.Find(ctx, project, a.Store); {
 	case errors.Is(err, store.ErrNotFound):
-		d.add("filter.endpoint", "there is no endpoint with that id or external_id")
+		d.add("filter.endpoint", "is not the id or external_id of an endpoint")
 	case err != nil:
 		return q, "", err
 	}
@@ -81,8 +82,8 @@ func (a *API) readRedrive(ctx context.Context, c *gin.Context,
 	return q, r.Reason, nil
 }
 
-// filter decodes which callbacks are meant, and returns the filter as it is shown. A filter without a
-// condition is none: a caller that means all of them says so by a state.
+// filter decodes the filter of a redrive, and returns its JSON text for responses. A filter without a
+// condition counts as missing, which the engine rejects: a caller that wants all callbacks must name states.
 func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) {
 	if isNull(raw) {
 		return picked, ""
@@ -94,16 +95,17 @@ func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) 
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		f.add("filter", "is not JSON") // not reached: the request is
+		f.add("filter", "is not JSON") // not reached: checkJSON has accepted the request
 	}
 	return picked, store.JSONText(compact.String())
 }
 
-// maxFilter is the most bytes of a redrive's filter, which is kept and shown as it was given.
+// maxFilter is the maximum size of a redrive's filter in bytes. The filter is stored, and responses repeat
+// it.
 const maxFilter = 16 << 10
 
-// filterMembers reads the filter of a redrive: the filters of GET /v1/callbacks as the members of an object. They are
-// made the parameters of a query and read as one, so that both have the same names, meanings and bounds.
+// filterMembers reads the filter of a redrive: an object with the filters of GET /v1/callbacks. It converts
+// the members to query parameters and reads those, so that both have the same names, meanings and limits.
 func (f *fields) filterMembers(raw []byte) (p query.Filter) {
 	const name = "filter"
 	if len(raw) > maxFilter {
@@ -116,7 +118,7 @@ func (f *fields) filterMembers(raw []byte) (p query.Filter) {
 		return true
 	})
 	for name, values := range q.Values {
-		if len(values) == 0 && strings.HasPrefix(name, query.LabelPrefix) { // null
+		if len(values) == 0 && strings.HasPrefix(name, query.LabelPrefix) { // a label of null
 			delete(q.Values, name)
 		}
 	}
@@ -128,12 +130,12 @@ func (f *fields) filterMembers(raw []byte) (p query.Filter) {
 	return p
 }
 
-// parameter makes a member of a filter parameters of a query. One without a value is none; of one that no
-// filter has, the name alone is taken, which the query refuses.
+// parameter converts a member of a filter to query parameters. For a null or invalid value it adds only the
+// name. It also adds the name of an unknown member, so that the query rejects it.
 func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 	shown := prefix + query.Printable(key)
 	put := func(key string, values ...string) { to[key] = append(to[key], values...) }
-	if key != "label" { // which is no parameter, but has some
+	if key != "label" { // its members are parameters, it is none
 		put(key)
 	}
 	if isNull(raw) {
@@ -165,15 +167,14 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 	}
 }
 
-// labelParameters takes the members of "label": {NAME: VALUE}.
+// labelParameters converts the members of "label": {NAME: VALUE}.
 func (f *fields) labelParameters(shown string, raw []byte, put func(key string, values ...string)) {
 	n := 0
 	f.object(shown, shown+".", raw, func(key, value []byte) bool {
 		n++
 		if n > accept.MaxLabels {
 			if n == accept.MaxLabels+1 {
-				f.add(shown, fmt.Sprintf("has more labels than the %d that a callback can have",
-					accept.MaxLabels))
+				f.add(shown, fmt.Sprintf("has more than %d labels", accept.MaxLabels))
 			}
 			return true
 		}
@@ -182,7 +183,7 @@ func (f *fields) labelParameters(shown string, raw []byte, put func(key string, 
 	})
 }
 
-// textOrTexts decodes one text, or an array of 1 to most of them where most is not zero. Null is none.
+// textOrTexts decodes a string or, if most is not zero, an array of 1 to most strings. Null has no strings.
 func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string) {
 	if most > 0 && raw[0] == '[' {
 		before := len(f.invalid)
@@ -200,17 +201,19 @@ func (f *fields) textOrTexts(name string, raw []byte, most int) (texts []string)
 	return []string{*text}
 }
 
-// listRedrives is GET /v1/redrives, newest first.
+// listRedrives handles GET /v1/redrives, newest first.
 func (a *API) listRedrives() handler {
-	ask := noParameters(func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Redrive,
-		error) {
+	parse := noParameters(func(
+		ctx context.Context, who caller, after store.Cursor, limit int,
+	) ([]store.Redrive, error) {
 		return a.Store.Redrives(ctx, who.Project, after.ID, limit)
 	})
 	at := func(r *store.Redrive) store.Cursor { return store.Cursor{ID: r.ID} }
-	return listOf(a, query.ListRedrives, ask, at, redriveOf)
+	return listOf(a, query.ListRedrives, parse, at, redriveOf)
 }
 
-// setRedrive is POST /v1/redrives/{id}/pause, resume or cancel. What a canceled one has done stays done.
+// setRedrive handles POST /v1/redrives/{id}/pause, resume and cancel. A cancel does not undo what the redrive
+// has already changed.
 func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	set := func(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error) {
 		return a.Engine.SetRedrive(ctx, project, id, to, by)
@@ -218,7 +221,6 @@ func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	return changeOne(a, find, http.StatusOK, set, redriveOf)
 }
 
-// redriveOf is a redrive as it is shown.
 func redriveOf(r *store.Redrive) client.Redrive {
 	return client.Redrive{
 		ID: store.RedrivePrefix + r.ID, RedriveAsked: askedOf(r), State: string(r.State), Matched: r.Matched,
@@ -227,11 +229,11 @@ func redriveOf(r *store.Redrive) client.Redrive {
 	}
 }
 
-// askedOf is what a redrive was asked to do. What is not of its action is null.
+// askedOf returns the settings of a redrive. A setting that does not belong to its action is null.
 func askedOf(r *store.Redrive) client.RedriveAsked {
 	out := client.RedriveAsked{
-		Action: client.RedriveAction(r.Action), Filter: storedJSON(r.Shown), Ladder: string(r.Ladder), URL: r.URL,
-		DueAt: moment(r.DueAt), Rate: r.Rate.String(),
+		Action: client.RedriveAction(r.Action), Filter: storedJSON(r.Shown), Ladder: string(r.Ladder),
+		URL: r.URL, DueAt: moment(r.DueAt), Rate: r.Rate.String(),
 	}
 	if r.Action == store.RedriveReschedule && r.DueAt == 0 {
 		out.Delay = duration(time.Duration(r.Delay) * time.Millisecond)

@@ -12,13 +12,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file writes a client.Callback by appending: a callback is rendered once for every accept. Everything
-// else is written by client.AppendJSON. Every function appends one JSON value or one member.
+// This file writes a client.Callback by appending, because every accept writes one. client.AppendJSON writes
+// everything else. Every function appends one JSON value or one member.
 
 // A jsonObject appends the members of one JSON object.
 type jsonObject struct{ b []byte }
 
-// key appends a member's name, and the comma before it where it is not the first.
+// key appends a member's name, with a comma before it unless it is the first.
 func (o *jsonObject) key(name string) {
 	if o.b[len(o.b)-1] != '{' {
 		o.b = append(o.b, ',')
@@ -38,7 +38,7 @@ func (o *jsonObject) str(name, value string) {
 	o.b = client.AppendString(o.b, value)
 }
 
-// id appends an id with its prefix, null for none.
+// id appends an id with its prefix, or null for an empty id.
 func (o *jsonObject) id(name, prefix, bare string) {
 	if bare == "" {
 		o.null(name)
@@ -48,7 +48,7 @@ func (o *jsonObject) id(name, prefix, bare string) {
 	o.b = append(append(append(append(o.b, '"'), prefix...), bare...), '"')
 }
 
-// orNull appends null for the empty text.
+// orNull appends a string, or null for the empty string.
 func (o *jsonObject) orNull(name, value string) {
 	if value == "" {
 		o.null(name)
@@ -67,7 +67,7 @@ func (o *jsonObject) boolean(name string, value bool) {
 	o.b = strconv.AppendBool(o.b, value)
 }
 
-// instant appends a time given in Unix milliseconds, null for zero.
+// instant appends a time in Unix milliseconds, or null for zero.
 func (o *jsonObject) instant(name string, ms int64) {
 	if ms == 0 {
 		o.null(name)
@@ -79,8 +79,8 @@ func (o *jsonObject) instant(name string, ms int64) {
 	o.b = append(o.b, '"')
 }
 
-// appendDuration writes what schedule.FormatDuration prints. Whole seconds, which almost every tier is, go
-// without its allocations: nine tiers are written for every accept.
+// appendDuration writes the output of schedule.FormatDuration. It writes whole seconds without allocations:
+// nearly all tiers are whole seconds, and every accept writes about nine.
 func appendDuration(b []byte, d time.Duration) []byte {
 	b = append(b, '"')
 	if d <= 0 || d%time.Second != 0 {
@@ -105,8 +105,8 @@ func (o *jsonObject) open(name string) {
 
 func (o *jsonObject) close() { o.b = append(o.b, '}') }
 
-// appendTime writes RFC 3339 in UTC with milliseconds. It goes digit by digit: three times are written for
-// every accept, and reading a layout takes longer than all else that is done for them.
+// appendTime writes RFC 3339 in UTC with milliseconds. It writes digit by digit, because every accept writes
+// three times and parsing a layout would take longer than the rest.
 func appendTime(b []byte, ms int64) []byte {
 	t := time.UnixMilli(ms).UTC()
 	year, month, day := t.Date()
@@ -127,7 +127,7 @@ func appendTime(b []byte, ms int64) []byte {
 // appendTwo writes a number from 0 to 99 with two digits.
 func appendTwo(b []byte, n int) []byte { return append(b, byte('0'+n/10), byte('0'+n%10)) }
 
-// formatTime is appendTime as text, empty for zero.
+// formatTime is appendTime as a string. Zero is empty.
 func formatTime(ms int64) string {
 	if ms == 0 {
 		return ""
@@ -135,10 +135,10 @@ func formatTime(ms int64) string {
 	return string(appendTime(nil, ms))
 }
 
-// orderStrict is the one order that callbacks may be in.
+// orderStrict is the only value of order except null.
 const orderStrict = "strict"
 
-// appendCallback writes a callback as its caller sees it at now.
+// appendCallback writes a callback with its state at now.
 func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byte {
 	o := jsonObject{append(b, '{')}
 	o.callback(c, now)
@@ -149,7 +149,7 @@ func appendCallback(b []byte, c *store.Callback, now int64, replayed bool) []byt
 	return o.b
 }
 
-// callback writes the members of a callback as its caller sees it at now.
+// callback writes the members of a callback with its state at now.
 func (o *jsonObject) callback(c *store.Callback, now int64) {
 	o.id("id", store.CallbackPrefix, c.ID)
 	o.str("kind", string(c.Kind))
@@ -201,7 +201,7 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 	}
 }
 
-// labels are written in the order of their names.
+// labels writes the labels sorted by name. One label, the most frequent case, needs no sorting.
 func (o *jsonObject) labels(labels map[string]string) {
 	o.open("labels")
 	switch len(labels) {
@@ -225,7 +225,7 @@ func (o *jsonObject) label(name, value string) {
 	o.b = client.AppendString(o.b, value)
 }
 
-// quoted is key for a name that a caller has chosen.
+// quoted is key for a name that the caller chose, so it may need escapes.
 func (o *jsonObject) quoted(name string) {
 	if o.b[len(o.b)-1] != '{' {
 		o.b = append(o.b, ',')
@@ -233,13 +233,14 @@ func (o *jsonObject) quoted(name string) {
 	o.b = append(client.AppendString(o.b, name), ':')
 }
 
-// member writes a member of kept JSON with its value as it stands there.
+// member writes a member of stored JSON with its value unchanged.
 func (o *jsonObject) member(key, value []byte) {
 	o.quoted(string(key))
 	o.b = append(o.b, value...)
 }
 
-// maxAttempts is null where the last tier repeats: the deadline ends it, not a number.
+// maxAttempts writes max_attempts: null if the last tier repeats, because then the deadline ends the
+// callback.
 func (o *jsonObject) maxAttempts(c *store.Callback) {
 	if c.Policy.RepeatLast {
 		o.null("max_attempts")
@@ -259,7 +260,7 @@ func appendTiers(b []byte, tiers []time.Duration) []byte {
 	return append(b, ']')
 }
 
-// policy writes a preset's name, or a policy given whole as it can be given again.
+// policy writes the name of a policy, or the policy as an object that a request can have.
 func (o *jsonObject) policy(p *store.Policy) {
 	if p.Name != "" {
 		o.str("policy", p.Name)

@@ -12,17 +12,18 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 const (
-	// maxRequest is the most bytes of a request's body, maxBatch of a batch's.
+	// maxRequest is the maximum size of a request's body in bytes, maxBatch that of a batch.
 	maxRequest = 512 << 10
 	maxBatch   = 16 << 20
 )
 
-// readBody reads the whole body, which is at most limit bytes; a longer one is refused before it is read, or,
-// where it does not say its length, as soon as it goes over. It is for handlers, whose requests have an
-// intake as their body.
+// readBody reads the whole body, of at most limit bytes. It rejects a longer body before it reads it if the
+// length is declared, otherwise as soon as the body exceeds the limit. The request's body must be a
+// budgetedBody, as serve makes it.
 func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	r := c.Request
 	if len(r.Header["Content-Encoding"]) > 0 {
@@ -33,11 +34,11 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	}
 	in, ok := r.Body.(*budgetedBody)
 	if !ok {
-		return nil, errors.New("the request's body was not taken in")
+		return nil, errors.New("read body: the handler was called without withBudget")
 	}
 	var from io.Reader = in
 	if r.ContentLength < 0 {
-		// The writer below gin's is the one that knows how to close the connection.
+		// MaxBytesReader closes the connection only through the writer of net/http, which gin's writer wraps.
 		var w http.ResponseWriter = c.Writer
 		if under, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
 			w = under.Unwrap()
@@ -54,23 +55,23 @@ func readBody(c *gin.Context, limit int64) ([]byte, error) {
 	return body, err
 }
 
-// readError is what is answered where a body could not be read.
+// readError returns the error for a body that could not be read.
 func readError(c *gin.Context, err error, limit int64) error {
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return tooLarge(limit)
 	}
 	if errors.Is(err, httperr.ErrBusy) {
-		c.Header("Connection", "close") // the rest of the body is not waited for
+		c.Header("Connection", "close") // the rest of the body is not read
 		return err
 	}
 	return fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
 }
 
 func tooLarge(limit int64) error {
-	return fmt.Errorf("%w: at most %d KiB are taken here", httperr.ErrTooLarge, limit>>10)
+	return fmt.Errorf("%w: the limit is %d KiB", httperr.ErrTooLarge, limit>>10)
 }
 
-// readJSON reads a body that must be there, and finds it valid JSON.
+// readJSON reads a required body and checks that it is valid JSON.
 func readJSON(c *gin.Context, limit int64) ([]byte, error) {
 	body, err := readBody(c, limit)
 	if err != nil {
@@ -79,9 +80,9 @@ func readJSON(c *gin.Context, limit int64) ([]byte, error) {
 	return body, checkJSON(body)
 }
 
-// readObject reads a small object whose fields member decodes. Where optional, no body at all is an empty
-// object. What is wrong with the fields is in f: for the caller to say, or for the engine, which names all of
-// it at once.
+// readObject reads an object; member decodes its fields. If optional is true, an empty body is an empty
+// object. Invalid fields are in f. The caller returns them, or passes them to the engine, which reports them
+// together with its own findings.
 func readObject(c *gin.Context, optional bool, f *fields, member func(key, value []byte) bool) error {
 	body, err := readBody(c, maxRequest)
 	if err != nil {
@@ -97,10 +98,11 @@ func readObject(c *gin.Context, optional bool, f *fields, member func(key, value
 	return nil
 }
 
-// readItems reads a batch: an object whose one member of that name is an array of 1 to most items, which are
-// returned as they stand in the request. Other members are for the rest to decode.
-func readItems(c *gin.Context, f *fields, name string, most int,
-	rest func(key, value []byte) bool) ([][]byte, error) {
+// readItems reads a batch: an object that has an array of 1 to most items in the member with that name. It
+// returns the items as they are in the request. rest decodes other members.
+func readItems(
+	c *gin.Context, f *fields, name string, most int, rest func(key, value []byte) bool,
+) ([][]byte, error) {
 	body, err := readJSON(c, maxBatch)
 	if err != nil {
 		return nil, err
@@ -126,40 +128,43 @@ func readItems(c *gin.Context, f *fields, name string, most int,
 	switch {
 	case len(f.invalid) > 0:
 	case !given:
-		f.add(name, "is needed")
+		f.add(name, query.Needed)
 	case n == 0:
 		f.add(name, "must have at least one element")
 	case n > most:
-		f.add(name, fmt.Sprintf("has %d elements; at most %d are taken at once", n, most))
+		f.add(name, fmt.Sprintf("has %d elements; the maximum is %d", n, most))
 	}
 	return items, f.err()
 }
 
 const (
-	// freeBody bounds what a body takes without asking for room: what most requests need, and no more than
-	// their connections hold in any case.
+	// freeBody is the size up to which a body needs no budget. Most requests are smaller, and a connection's
+	// own buffers are of a similar size.
 	freeBody = 16 << 10
-	// exactBody bounds the bodies that are given their buffer at once, if they say their length. The buffers
-	// of longer ones begin with freeBody, and double as it comes.
+	// exactBody is the size up to which a body with a declared length gets its whole buffer at once. The
+	// buffer of a longer body begins with freeBody bytes and doubles as data arrives: the declared length is
+	// only a promise.
 	exactBody = 64 << 10
-	// requestBudget and batchRoom bound the bytes of longer bodies that are in memory at the same time: those
-	// up to maxRequest, and those that have grown beyond it. A batch that does not come holds nothing up but
-	// batches.
+	// requestBudget and batchBudget limit the bytes of larger bodies that are in memory at the same time:
+	// bodies up to maxRequest, and bodies that have grown beyond it. With two budgets a batch that does not
+	// arrive can only block batches.
 	requestBudget = 128 << 20
 	batchBudget   = 256 << 20
-	// roomTimeout is how long a body waits for room. A crowd of batches passes in less; a sender that gets
-	// 503 after that sends again, to another process perhaps.
-	roomTimeout = 2 * time.Second
+	// budgetTimeout is how long a body waits for its budget. A burst of batches usually ends sooner. After it
+	// the sender gets a 503 and may try another process.
+	budgetTimeout = 2 * time.Second
 )
 
-// A bodyBudget bounds the bytes of bodies that are in memory at the same time. One project has at most half of it.
+// A bodyBudget limits the bytes of request bodies that are in memory at the same time. One project gets at
+// most half of it.
 type bodyBudget struct {
 	limit int64
 
 	mu   sync.Mutex
 	used int64
-	byProject   map[string]int64 // used by projects; none has zero
-	// freed is closed, and replaced, when a part of the room comes free.
+	// byProject has the used bytes of each project; no entry is zero.
+	byProject map[string]int64 // used by projects; none has zero
+	// freed is closed and replaced when bytes are released. It wakes all waiters, and each tries again.
 	freed chan struct{}
 }
 
@@ -167,22 +172,23 @@ func newBodyBudget(most int64) *bodyBudget {
 	return &bodyBudget{limit: most, byProject: make(map[string]int64), freed: make(chan struct{})}
 }
 
-// acquire waits for n bytes, at most roomPatience and until the context ends. Its error is httperr.ErrBusy.
+// acquire waits until n bytes are free, at most budgetTimeout and until the context ends. Its error is
+// httperr.ErrBusy.
 func (r *bodyBudget) acquire(ctx context.Context, project string, n int64) error {
-	var late <-chan time.Time
+	var expired <-chan time.Time
 	for {
 		freed, ok := r.tryAcquire(project, n)
 		if ok {
 			return nil
 		}
-		if late == nil {
-			timer := time.NewTimer(roomTimeout)
+		if expired == nil {
+			timer := time.NewTimer(budgetTimeout)
 			defer timer.Stop()
-			late = timer.C
+			expired = timer.C
 		}
 		select {
 		case <-freed:
-		case <-late:
+		case <-expired:
 			return httperr.ErrBusy
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", httperr.ErrBusy, ctx.Err())
@@ -190,7 +196,8 @@ func (r *bodyBudget) acquire(ctx context.Context, project string, n int64) error
 	}
 }
 
-// tryAcquire takes n bytes if they are free; otherwise it returns what is closed when some come free.
+// tryAcquire takes n bytes if they are free. Otherwise it returns a channel that is closed when bytes are
+// released.
 func (r *bodyBudget) tryAcquire(project string, n int64) (freed <-chan struct{}, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,7 +209,7 @@ func (r *bodyBudget) tryAcquire(project string, n int64) (freed <-chan struct{},
 	return nil, true
 }
 
-// release takes n bytes back.
+// release returns n bytes.
 func (r *bodyBudget) release(project string, n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -215,26 +222,29 @@ func (r *bodyBudget) release(project string, n int64) {
 	r.freed = make(chan struct{})
 }
 
-// bodyBudgets are those of one process.
+// bodyBudgets are the budgets of one process.
 type bodyBudgets struct{ requests, batches *bodyBudget }
 
-func newBodyBudgets() bodyBudgets { return bodyBudgets{requests: newBodyBudget(requestBudget), batches: newBodyBudget(batchBudget)} }
+func newBodyBudgets() bodyBudgets {
+	return bodyBudgets{requests: newBodyBudget(requestBudget), batches: newBodyBudget(batchBudget)}
+}
 
-// An budgetedBody is the body of one request. Its buffer grows with what comes: what a request declares is only a
-// promise.
+// A budgetedBody is the body of one request. Its buffer grows as data arrives, and larger buffers need a
+// budget.
 type budgetedBody struct {
 	io.ReadCloser
 	ctx     context.Context
 	project string
-	budgets   bodyBudgets
-	// held bytes are taken from the budget; nil: none.
-	budget *bodyBudget
+	budgets bodyBudgets
+	// budget is the budget that has acquired bytes for this body. Nil: none.
+	budget   *bodyBudget
 	acquired int64
-	// onRead is called when the body has been read; it may be nil.
+	// onRead is called after the body has been read. It may be nil.
 	onRead func() error
 }
 
-// withBudget runs a handler, for which the request's body is an intake.
+// withBudget calls a handler with a budgetedBody as the request's body. It releases the budget when the
+// handler returns, so a handler must not keep the body.
 func (a *API) withBudget(ctx context.Context, c *gin.Context, who caller, h handler) error {
 	in := &budgetedBody{ReadCloser: c.Request.Body, ctx: ctx, project: who.Project, budgets: a.budgets}
 	defer in.release()
@@ -242,10 +252,10 @@ func (a *API) withBudget(ctx context.Context, c *gin.Context, who caller, h hand
 	return h(ctx, c, who)
 }
 
-// read reads a body of that length, which is at most limit; negative: until its end, which r keeps within
-// limit.
+// read reads a body of length bytes, which is at most limit. If length is negative it reads to the end; r
+// must enforce the limit.
 func (in *budgetedBody) read(r io.Reader, length, limit int64) ([]byte, error) {
-	most := limit + 1 // one more than comes, to read the end
+	most := limit + 1 // one byte more than the body, to read its end
 	if length >= 0 {
 		most = length
 	}
@@ -282,7 +292,7 @@ func (in *budgetedBody) read(r io.Reader, length, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// grow has the room hold as many bytes in all.
+// grow acquires size bytes in total. Beyond maxRequest it moves the body to the budget of batches.
 func (in *budgetedBody) grow(size int64) error {
 	next := in.budgets.requests
 	if size > maxRequest+1 {
@@ -302,7 +312,7 @@ func (in *budgetedBody) grow(size int64) error {
 	return nil
 }
 
-// release gives back what is held, when nothing refers to the body any more.
+// release returns the acquired bytes. Nothing may refer to the body after it.
 func (in *budgetedBody) release() {
 	if in.budget != nil {
 		in.budget.release(in.project, in.acquired)

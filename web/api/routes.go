@@ -13,22 +13,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// A Route is one method and path that the API answers. A parameter of the path is written ":id"; one that may
-// have slashes in it and stands at the end, "*external_id".
+// A Route is one method and path of the API. A path parameter is ":id", or "*external_id" for one at the end
+// that may contain slashes.
 type Route struct {
 	Method, Path string
-	// Scope is what a key must have; empty: no key is needed.
+	// Scope is the scope that a key needs. Empty: no key is needed.
 	Scope   store.Scope
 	handler gin.HandlerFunc
 }
 
-// A row is a route with what answers it.
+// A row is a route with its handler.
 type row struct {
 	scope store.Scope
 	// name is the method and the path.
 	name string
 	h    handler
-	// timeout is how long it may take, beyond the server's time-outs, too; zero: as long as every request.
+	// timeout replaces the timeout of the API, and lifts the server's timeouts. Zero: the timeout of the API.
 	timeout time.Duration
 }
 
@@ -50,7 +50,7 @@ func (a *API) Routes() []Route {
 	return all
 }
 
-// rows are the routes that need a key.
+// rows returns the routes that need a key.
 func (a *API) rows() []row {
 	const send, read, operate, admin = store.ScopeSend, store.ScopeRead, store.ScopeOperate, store.ScopeAdmin
 	const ok, accepted = http.StatusOK, http.StatusAccepted
@@ -60,6 +60,7 @@ func (a *API) rows() []row {
 	external, preset := byName("external_id"), byName("name")
 	pauseEndpoint, resumeEndpoint := pauseAndResume(a, a.Engine.PauseEndpoint, a.endpointOf)
 	pauseLane, resumeLane := pauseAndResume(a, a.Engine.PauseLane, a.laneOf)
+	runSchedule := changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf)
 	pauseProject, resumeProject := pauseAndResume(a, a.setProjectPause, a.projectPauseOf)
 	all := []row{
 		{send, "POST /v1/callbacks", a.accept, 0},
@@ -119,7 +120,7 @@ func (a *API) rows() []row {
 		{read, "GET /v1/schedules/:id", getOne(a, sc, a.Engine.Schedule, scheduleOf), 0},
 		{operate, "PATCH /v1/schedules/:id", withID(sc, a.patchSchedule), 0},
 		{operate, "DELETE /v1/schedules/:id", deleteOne(sc, a.Engine.DeleteSchedule), 0},
-		{operate, "POST /v1/schedules/:id/run", changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf), 0},
+		{operate, "POST /v1/schedules/:id/run", runSchedule, 0},
 		{read, "GET /v1/schedules/:id/runs", getOne(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},
@@ -147,7 +148,8 @@ func (a *API) rows() []row {
 	return all
 }
 
-// requireAdminKey has a route answer the settings' admin key alone: what it shows or does is of all projects.
+// requireAdminKey rejects every key except the admin key of the settings. It protects calls that concern all
+// projects.
 func requireAdminKey(h handler) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		if !who.Root() {
@@ -174,13 +176,13 @@ func (a *API) Register(r gin.IRouter) {
 	}
 }
 
-// lanePath begins the routes of one lane, and ends with a slash. Keys of lanes have slashes in them
-// ("https://shop.example:443"): a client should escape them, but not every one does, and not every proxy
-// leaves escaped ones alone. So the router is given one path for all of them, and what a request means is its
+// lanePath begins the routes of one lane, and ends with a slash. Lane keys contain slashes
+// ("https://shop.example:443"). A client should escape them, but some clients do not, and some proxies
+// unescape them. So the router gets a single route for all of them, and laneAction selects the handler by the
 // last segment.
 const lanePath = "/v1/lanes/:lane/"
 
-// laneAction answers a request for one lane. The routes are by their last segment.
+// laneAction handles a request for one lane. routes are the lane routes by their last segment.
 func (a *API) laneAction(c *gin.Context, routes map[string]Route) {
 	path := strings.TrimPrefix(c.Param("lane"), "/")
 	i := strings.LastIndexByte(path, '/')

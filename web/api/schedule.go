@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// createSchedule is POST /v1/schedules: 201 with the schedule.
+// createSchedule handles POST /v1/schedules: 201 with the schedule.
 func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) error {
 	ch, reason, err := readSchedule(c, false)
 	if err != nil {
@@ -26,7 +26,7 @@ func (a *API) createSchedule(ctx context.Context, c *gin.Context, who caller) er
 		a.Engine.CreateSchedule(ctx, who.Project, ch, who.By(reason)))
 }
 
-// patchSchedule is PATCH /v1/schedules/{id}.
+// patchSchedule handles PATCH /v1/schedules/{id}.
 func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller, id string) error {
 	ch, reason, err := readSchedule(c, true)
 	if err != nil {
@@ -36,8 +36,8 @@ func (a *API) patchSchedule(ctx context.Context, c *gin.Context, who caller, id 
 		a.Engine.PatchSchedule(ctx, who.Project, id, ch, who.By(reason)))
 }
 
-// readSchedule reads a schedule and a reason. What is wrong with its fields is in the change's Invalid; what
-// the values mean, and what the template says, is the engine's to judge.
+// readSchedule reads a schedule and a reason. Invalid fields are in the change's Invalid. The engine checks
+// what the values and the template mean.
 func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason string, err error) {
 	var (
 		d decoder
@@ -54,24 +54,25 @@ func readSchedule(c *gin.Context, patch bool) (ch control.ScheduleChange, reason
 	return ch, r.Reason, nil
 }
 
-// listSchedules is GET /v1/schedules.
+// listSchedules handles GET /v1/schedules.
 func (a *API) listSchedules() handler {
-	ask := func(q *query.Values) reader[store.Schedule] {
+	parse := func(q *query.Values) reader[store.Schedule] {
 		f := store.ScheduleFilter{Search: q.One("search")}
 		if s := q.OneOf("enabled", "true", "false"); s != "" {
 			f.Enabled = new(s == "true")
 		}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Schedule,
-			error) {
+		return func(
+			ctx context.Context, who caller, after store.Cursor, limit int,
+		) ([]store.Schedule, error) {
 			f.After, f.Limit = after.ID, limit
 			return a.Engine.Schedules(ctx, who.Project, f)
 		}
 	}
 	at := func(s *store.Schedule) store.Cursor { return store.Cursor{ID: s.ID} }
-	return listOf(a, query.ListSchedules, ask, at, scheduleOf)
+	return listOf(a, query.ListSchedules, parse, at, scheduleOf)
 }
 
-// scheduleOf is a schedule as it is shown.
+// scheduleOf converts a schedule. Credentials in the headers of its template are masked.
 func scheduleOf(s *store.Schedule) client.Schedule {
 	return client.Schedule{
 		ID: store.SchedulePrefix + s.ID, Name: s.Name, Cron: s.Cron, Timezone: cmp.Or(s.Timezone, "UTC"),
@@ -83,24 +84,25 @@ func scheduleOf(s *store.Schedule) client.Schedule {
 	}
 }
 
-// runsOf are what a schedule has made, newest first. They are few enough to be answered whole.
+// runsOf converts the runs of a schedule, newest first. There are few, so the response has all of them.
 func runsOf(runs *[]store.ScheduleRun) map[string][]client.ScheduleRun {
 	return map[string][]client.ScheduleRun{
 		"data": each(*runs, func(r *store.ScheduleRun) client.ScheduleRun {
 			return client.ScheduleRun{
-				CallbackID: store.CallbackPrefix + r.CallbackID, DueAt: moment(r.DueAt),
-				FiredAt: moment(r.FiredAt),
-				Trigger: string(r.Trigger),
+				CallbackID: store.CallbackPrefix + r.CallbackID,
+				DueAt:      moment(r.DueAt), FiredAt: moment(r.FiredAt), Trigger: string(r.Trigger),
 			}
 		}),
 	}
 }
 
-// ReadTemplate decodes a schedule's template, the body of a POST /v1/callbacks as its caller wrote it, which
-// stays referenced: the payload is a part of it. Wrong fields are named in the submission's Invalid as they
-// stand in the template ("headers.X-Shop"), among them those that a callback has and a template has not. Its
-// error is a *store.InvalidError: the template is no JSON object, where the field is "", which is the
-// template itself, or its payload is too large, which is named by the field that it stands in ("payload").
+// ReadTemplate decodes the template of a schedule: the body of a POST /v1/callbacks as the caller wrote it.
+// The result refers to raw, because the payload is a part of it. Invalid fields are in the submission's
+// Invalid, named as in the template ("headers.X-Shop"). These include the fields of a callback that a
+// template must not have.
+//
+// The error is a *store.InvalidError with one field. The field is "" if the template is not a JSON object. If
+// the payload is too large, the field is the name of the payload's field ("payload").
 func ReadTemplate(raw []byte) (accept.Submission, error) {
 	if !isObject(raw) {
 		return accept.Submission{}, invalid("", notAnObject)
@@ -110,20 +112,21 @@ func ReadTemplate(raw []byte) (accept.Submission, error) {
 	d.refuseMask(d.sub.Headers, "leave callback out to keep it as it is")
 	sub, err := d.done()
 	if err != nil {
-		return accept.Submission{}, invalid(d.sub.BodyField, "is larger than 256 KiB when decoded")
+		return accept.Submission{}, invalid(d.sub.BodyField, "is larger than 256 KiB after decoding")
 	}
 	return sub, nil
 }
 
-// refusedInTemplate says why a field of a callback is none of a template.
+// refusedInTemplate has the fields of a callback that a template must not have, with the error message of
+// each.
 var refusedInTemplate = map[string]string{
-	"due_at": "may not be given: a schedule makes a new callback each time, due at that time; " +
-		"give delay to have it later",
-	"idempotency_key": "may not be given: a schedule makes a new callback each time",
+	"due_at": "is not allowed: each callback is due at the time of its run; " +
+		"use delay to send it later",
+	"idempotency_key": "is not allowed: each run creates a new callback",
 }
 
-// templateOf is a template as it was given, without the credentials in its headers. One that is no object,
-// which only a damaged row can have, is null: what in it is a credential cannot be told.
+// templateOf returns a stored template with the credentials in its headers masked. If it is not an object,
+// which only happens in a damaged row, it returns null, because it cannot tell which parts are credentials.
 func templateOf(raw []byte) json.RawMessage {
 	if !isObject(raw) {
 		return nil

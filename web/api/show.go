@@ -17,10 +17,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// This file turns what the store and the engine have into the types of package client, as far as all nouns
-// need that, and answers with them.
+// This file responds to requests, and converts types of the store and the engine that several files share to
+// types of package client.
 
-// respond answers with a value of package client.
+// respond sends a value of package client as JSON.
 func (a *API) respond(c *gin.Context, status int, v any) error {
 	b, err := client.AppendJSON(make([]byte, 0, 512), v)
 	if err != nil {
@@ -30,7 +30,8 @@ func (a *API) respond(c *gin.Context, status int, v any) error {
 	return nil
 }
 
-// reply returns what answers a call of the engine or the store with what it returns, as of turns it.
+// reply returns a function that takes the result of a call to the engine or the store. It responds with the
+// value, converted by of, or returns the error.
 func reply[T, R any](a *API, c *gin.Context, status int, of func(*T) R) func(T, error) error {
 	return func(v T, err error) error {
 		if err != nil {
@@ -40,7 +41,7 @@ func reply[T, R any](a *API, c *gin.Context, status int, of func(*T) R) func(T, 
 	}
 }
 
-// each turns all rows of a list.
+// each converts all rows of a list.
 func each[T, R any](rows []T, of func(*T) R) []R {
 	out := make([]R, len(rows))
 	for i := range rows {
@@ -49,21 +50,21 @@ func each[T, R any](rows []T, of func(*T) R) []R {
 	return out
 }
 
-// A reader reads the rows of a list after a place; the zero one is the beginning. It may read more than the
-// limit: then there is another page.
+// A reader reads the rows of a list after a cursor; the zero cursor is the beginning. If it returns more rows
+// than limit, there is another page.
 type reader[T any] func(ctx context.Context, who caller, after store.Cursor, limit int) ([]T, error)
 
-// listOf makes the handler of a list. ask reads the parameters that the list has beside limit and cursor. at
-// is the place of a row, and of turns a row.
+// listOf returns the handler of a list. parse reads the parameters besides limit and cursor, and returns the
+// reader. at returns the cursor of a row, and of converts a row.
 func listOf[T, R any](
-	a *API, list byte, ask func(*query.Values) reader[T], at func(*T) store.Cursor, of func(*T) R,
+	a *API, list byte, parse func(*query.Values) reader[T], at func(*T) store.Cursor, of func(*T) R,
 ) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		q, err := a.listQuery(ctx, c, who)
 		if err != nil {
 			return err
 		}
-		read := ask(q)
+		read := parse(q)
 		limit, after := q.Page(list)
 		q.Unknown()
 		if err := q.Err(); err != nil {
@@ -85,14 +86,15 @@ func listOf[T, R any](
 	}
 }
 
-// noParameters is ask for a list that has no parameters of its own.
+// noParameters is parse for a list that has only limit and cursor.
 func noParameters[T any](read reader[T]) func(*query.Values) reader[T] {
 	return func(*query.Values) reader[T] { return read }
 }
 
-// rowsAfter returns the rows of a whole list that come after a place. order is how the list is sorted.
-func rowsAfter[T any](rows []T, after store.Cursor, at func(*T) store.Cursor,
-	order func(a, b store.Cursor) int) []T {
+// rowsAfter returns the rows of a whole list after a cursor. order is the sort order of the list.
+func rowsAfter[T any](
+	rows []T, after store.Cursor, at func(*T) store.Cursor, order func(a, b store.Cursor) int,
+) []T {
 	if after == (store.Cursor{}) {
 		return rows
 	}
@@ -103,10 +105,10 @@ func rowsAfter[T any](rows []T, after store.Cursor, at func(*T) store.Cursor,
 	return rows[begin:]
 }
 
-// A finder reads the id, the key or the name of what the path names. What can be none is not found.
+// A finder reads an id, a key or a name from the path. If it cannot be one, the error is store.ErrNotFound.
 type finder func(c *gin.Context) (id string, err error)
 
-// byID finds what the path names with an id of that prefix.
+// byID reads an id with that prefix, and returns it without the prefix.
 func byID(prefix string) finder {
 	return func(c *gin.Context) (string, error) {
 		id, ok := store.BareID(prefix, c.Param("id"))
@@ -117,10 +119,10 @@ func byID(prefix string) finder {
 	}
 }
 
-// byName finds what the path names with a name of its caller's.
+// byName reads a name that a caller chose.
 func byName(param string) finder {
 	return func(c *gin.Context) (string, error) {
-		name := strings.TrimPrefix(c.Param(param), "/") // which one at the end of a path begins with
+		name := strings.TrimPrefix(c.Param(param), "/") // gin begins a "*name" parameter with a slash
 		if wrong := query.CheckText(name, false); wrong != "" || name == "" {
 			return "", store.ErrNotFound
 		}
@@ -128,13 +130,13 @@ func byName(param string) finder {
 	}
 }
 
-// byLane finds the lane that the path names. For a path without a lane the key is empty.
+// byLane reads the key of a lane. Paths without a lane use it too; their key is empty.
 func byLane(c *gin.Context) (string, error) { return c.Param("lane"), nil }
 
-// A handlerOf answers a request for a thing of that id, key or name.
+// A handlerOf handles a request for the object with that id, key or name.
 type handlerOf func(ctx context.Context, c *gin.Context, who caller, id string) error
 
-// withID makes the handler of what the path names.
+// withID returns a handler that reads the id from the path and calls h.
 func withID(find finder, h handlerOf) handler {
 	return func(ctx context.Context, c *gin.Context, who caller) error {
 		id, err := find(c)
@@ -145,9 +147,10 @@ func withID(find finder, h handlerOf) handler {
 	}
 }
 
-// withReason is one for what is done with no more than a reason, which names the caller in the audit.
-func withReason(find finder, h func(ctx context.Context, c *gin.Context, project, id string,
-	by store.Actor) error) handler {
+// withReason is withID for calls whose body has only a reason, and that the audit log records.
+func withReason(
+	find finder, h func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error,
+) handler {
 	return withID(find, func(ctx context.Context, c *gin.Context, who caller, id string) error {
 		reason, err := readReason(c)
 		if err != nil {
@@ -157,7 +160,7 @@ func withReason(find finder, h func(ctx context.Context, c *gin.Context, project
 	})
 }
 
-// getOne makes the handler that shows what the path names.
+// getOne returns a handler that responds with the object in the path.
 func getOne[T, R any](
 	a *API, find finder, read func(ctx context.Context, project, id string) (T, error), of func(*T) R,
 ) handler {
@@ -166,28 +169,30 @@ func getOne[T, R any](
 	})
 }
 
-// changeOne is act for what is answered with what it has made of the thing.
+// changeOne returns a handler that changes the object in the path and responds with the result.
 func changeOne[T, R any](
 	a *API, find finder, status int,
 	do func(ctx context.Context, project, id string, by store.Actor) (T, error), of func(*T) R,
 ) handler {
-	return withReason(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	h := func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		return reply(a, c, status, of)(do(ctx, project, id, by))
-	})
+	}
+	return withReason(find, h)
 }
 
-// deleteOne is act for what answers that it is done, and that there is nothing to say of it.
+// deleteOne returns a handler that deletes the object in the path and responds with 204.
 func deleteOne(find finder, do func(ctx context.Context, project, id string, by store.Actor) error) handler {
-	return withReason(find, func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	h := func(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
 		if err := do(ctx, project, id, by); err != nil {
 			return err
 		}
 		c.Writer.WriteHeader(http.StatusNoContent)
 		return nil
-	})
+	}
+	return withReason(find, h)
 }
 
-// moment is a time in Unix milliseconds, the zero time for zero.
+// moment converts Unix milliseconds. Zero becomes the zero time.
 func moment(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -195,7 +200,7 @@ func moment(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// endTime is moment for what may be without an end, which is the zero time too.
+// endTime is moment for the end of a period. An end that never comes becomes the zero time too.
 func endTime(ms int64) time.Time {
 	if ms >= store.Forever {
 		ms = 0
@@ -203,10 +208,10 @@ func endTime(ms int64) time.Time {
 	return moment(ms)
 }
 
-// duration is a duration as the API writes it.
+// duration converts a duration.
 func duration(d time.Duration) client.Duration { return client.Duration(schedule.FormatDuration(d)) }
 
-// nonZeroDuration is duration, nothing for zero.
+// nonZeroDuration is duration, but empty for zero.
 func nonZeroDuration(d time.Duration) client.Duration {
 	if d == 0 {
 		return ""
@@ -214,7 +219,7 @@ func nonZeroDuration(d time.Duration) client.Duration {
 	return duration(d)
 }
 
-// prefixed is an id with its prefix, empty for none.
+// prefixed returns an id with its prefix, or "" for an empty id.
 func prefixed(prefix, bare string) string {
 	if bare == "" {
 		return ""
@@ -222,11 +227,11 @@ func prefixed(prefix, bare string) string {
 	return prefix + bare
 }
 
-// rounded is a number with at most three decimals.
+// rounded returns a number with at most three decimals.
 func rounded(f float64) float64 { return math.Round(f*1000) / 1000 }
 
-// storedJSON is JSON as it is storedJSON, nil for none. What is no JSON, which only a damaged row can have, is a text: an
-// answer is always valid JSON.
+// storedJSON returns stored JSON, or nil for an empty text. A text that is not JSON, which only happens in a
+// damaged row, becomes a string, because a response must always be valid JSON.
 func storedJSON[T ~string | ~[]byte](text T) json.RawMessage {
 	raw := []byte(text)
 	if len(raw) > 0 && !json.Valid(raw) {
@@ -235,8 +240,8 @@ func storedJSON[T ~string | ~[]byte](text T) json.RawMessage {
 	return raw
 }
 
-// headersOf are headers as an object has them: one that came several times is one member, its values joined
-// by ", ".
+// headersOf converts headers to an object. Repeated headers become one member; their values are joined by ",
+// ".
 func headersOf(headers []store.Header) (out client.Headers) {
 	for i, h := range headers {
 		same := func(other store.Header) bool { return strings.EqualFold(other.Name, h.Name) }
@@ -253,7 +258,7 @@ func headersOf(headers []store.Header) (out client.Headers) {
 	return out
 }
 
-// pauseOf says whether something is held now, until when and why.
+// pauseOf returns the pause that ends at end, if it is still in force.
 func (a *API) pauseOf(end int64, reason string) client.Pause {
 	if end <= a.Engine.Now() {
 		return client.Pause{}
@@ -261,13 +266,12 @@ func (a *API) pauseOf(end int64, reason string) client.Pause {
 	return client.Pause{Paused: true, PausedUntil: endTime(end), PauseReason: reason}
 }
 
-// policyOf is what a policy given whole is made of.
+// policyOf returns the members of a policy object.
 func policyOf(p *store.Policy) client.PolicyMembers {
 	return client.PolicyMembers{
 		Tiers: tiersOf(p.Tiers), RepeatLast: p.RepeatLast, Deadline: nonZeroDuration(p.Deadline),
-		Timeout: duration(p.Timeout),
-		Jitter:  p.Jitter, RetryAfterCap: duration(p.RetryAfterCap), OverloadFloor: duration(p.OverloadFloor),
-		StopOn: p.StopOn,
+		Timeout: duration(p.Timeout), Jitter: p.Jitter, RetryAfterCap: duration(p.RetryAfterCap),
+		OverloadFloor: duration(p.OverloadFloor), StopOn: p.StopOn,
 	}
 }
 
@@ -275,19 +279,19 @@ func tiersOf(tiers []time.Duration) []client.Duration {
 	return each(tiers, func(d *time.Duration) client.Duration { return duration(*d) })
 }
 
-// policyChoiceOf is a policy's name, or one given whole as it can be given again.
+// policyChoiceOf returns the name of a policy, or the policy as an object that a request can have.
 func policyChoiceOf(p *store.PolicyChoice) client.Choice {
 	if p.Given == nil {
 		return client.Named(p.Name)
 	}
 	c, err := client.Given(policyOf(p.Given))
 	if err != nil {
-		panic(err) // texts and numbers can always be written
+		panic(err) // a policy has only strings and numbers, which AppendJSON can always write
 	}
 	return c
 }
 
-// successOf is a success rule's name, or one given whole.
+// successOf returns the name of a success rule, or the rule as an object.
 func successOf(s *store.Success) client.Choice {
 	if s.Name != "" || s.Rule == "" {
 		return client.Named(s.Name)
@@ -295,7 +299,7 @@ func successOf(s *store.Success) client.Choice {
 	return client.Choice{Object: storedJSON(s.Rule)}
 }
 
-// signerOf is a signer's name, or an object with its options.
+// signerOf returns the name of a signer, or an object with its options.
 func signerOf(text string) client.Choice {
 	if strings.HasPrefix(text, "{") {
 		return client.Choice{Object: storedJSON(text)}

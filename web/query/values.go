@@ -30,9 +30,9 @@ const (
 // What is wrong with a parameter, where a face may say it in other words.
 const (
 	BadTime   = `must be a time as RFC 3339 writes it, such as "2026-11-21T08:00:00.000Z"`
-	Needed    = "is needed"
+	Needed    = "is required"
 	Unordered = "must not be later than to"
-	repeated  = "stands here twice"
+	repeated  = "is a duplicate parameter"
 )
 
 // Values are the parameters of one request. Each method reads one, notes what is wrong with it, and then
