@@ -20,15 +20,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// unmatched is the route of requests that no route answers: paths are a stranger's to choose, labels are not.
+// unmatched is the route of requests without a route. Metrics must not have their paths as labels, because a
+// stranger can send any path.
 const unmatched = "unmatched"
 
-// middleware is what happens around every public request.
+// middleware runs around every public request.
 type middleware struct {
 	log      *slog.Logger
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
-	// idPrefix tells this process's request ids from every other's.
+	// idPrefix makes the request ids of this process different from those of other processes.
 	idPrefix string
 	ids      atomic.Uint64
 	refused  refusals
@@ -43,7 +44,7 @@ func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, er
 		}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dispatcher_http_request_seconds",
-			Help:    "Time from the request's header to the end of its answer, by route.",
+			Help:    "Time from the end of a request's header to the end of its response, by route.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route"}),
 	}
@@ -54,19 +55,19 @@ func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, er
 	}
 	var random [6]byte
 	if _, err := rand.Read(random[:]); err != nil {
-		return nil, fmt.Errorf("make a prefix of request ids: %w", err)
+		return nil, fmt.Errorf("create the prefix of request ids: %w", err)
 	}
 	m.idPrefix = hex.EncodeToString(random[:]) + "-"
 	return m, nil
 }
 
-// requestID makes an id for one request. An id that the client sent is not taken over: it would let a
-// stranger write into the log.
+// requestID returns an id for one request. It ignores an id from the client, which would let a stranger write
+// into the log.
 func (m *middleware) requestID() string {
 	return m.idPrefix + strconv.FormatUint(m.ids.Add(1), 36)
 }
 
-// observe gives the request an id, counts it, and writes its line.
+// observe gives a request an id, counts it, and logs it.
 func (m *middleware) observe(c *gin.Context) {
 	began := time.Now()
 	id := m.requestID()
@@ -97,7 +98,7 @@ func (m *middleware) observe(c *gin.Context) {
 	m.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
-// routeOf returns the route's method and pattern.
+// routeOf returns the method and the pattern of the request's route.
 func routeOf(c *gin.Context) string {
 	path := c.FullPath()
 	if path == "" {
@@ -106,7 +107,8 @@ func routeOf(c *gin.Context) string {
 	return c.Request.Method + " " + path
 }
 
-// levelOf keeps accepts that went well out of the usual log: they are the bulk, and each is a row in SQL.
+// levelOf returns the log level of a request. Successful accepts get the debug level: they are the most
+// frequent requests, and each has a row in SQL.
 func levelOf(c *gin.Context, status int) slog.Level {
 	switch {
 	case status >= http.StatusInternalServerError:
@@ -119,7 +121,7 @@ func levelOf(c *gin.Context, status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// shortPath is a path as a log line may carry it.
+// shortPath cuts a path for the log.
 func shortPath(path string) string {
 	if len(path) > 128 {
 		return path[:128] + "…"
@@ -127,8 +129,8 @@ func shortPath(path string) string {
 	return path
 }
 
-// recover turns a panic into a 500. The log gets what was thrown and where, and nothing of the request but
-// its route: headers carry keys.
+// recover turns a panic into a 500. It logs the panic and its stack. Of the request it logs only the route,
+// because headers contain keys.
 func (m *middleware) recover(c *gin.Context) {
 	defer func() {
 		thrown := recover()
@@ -136,10 +138,10 @@ func (m *middleware) recover(c *gin.Context) {
 			return
 		}
 		if err, ok := thrown.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			panic(thrown) // net/http's own way to drop a connection, not a mistake.
+			panic(thrown) // net/http's way to drop a connection, not an error
 		}
 		id := c.Writer.Header().Get(api.RequestIDHeader)
-		m.log.Error("a handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown),
+		m.log.Error("handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown),
 			"stack", string(debug.Stack()))
 		c.Abort()
 		if c.Writer.Written() {
@@ -150,18 +152,18 @@ func (m *middleware) recover(c *gin.Context) {
 	c.Next()
 }
 
-// refuse answers with an error's problem.
+// refuse responds with the problem of an error.
 func (m *middleware) refuse(c *gin.Context, err error) { m.write(c, httperr.From(err)) }
 
 func (m *middleware) write(c *gin.Context, p httperr.Problem) {
 	if err := httperr.Write(c.Writer, p); err != nil {
-		m.log.Debug("answer not written", "request_id", c.Writer.Header().Get(api.RequestIDHeader), "error",
-			err)
+		id := c.Writer.Header().Get(api.RequestIDHeader)
+		m.log.Debug("response not written", "request_id", id, "error", err)
 	}
 }
 
-// secure sets what keeps an answer from being taken for a page, kept by a cache, or framed. The slices are
-// shared and only ever replaced, never written to.
+// secure sets the headers that keep a browser from treating a response as HTML or framing it, and keep caches
+// from storing it. All responses share the slices, so a handler may replace them but must not write to them.
 func secure(c *gin.Context) {
 	h := c.Writer.Header()
 	h["X-Content-Type-Options"] = nosniff
@@ -171,8 +173,8 @@ func secure(c *gin.Context) {
 	c.Next()
 }
 
-// httpsOnly has browsers come over https alone for two years. Other hosts below the name are not ours to
-// speak for.
+// httpsOnly makes browsers use https for two years (HSTS). It leaves out subdomains, because they may belong
+// to other services.
 func httpsOnly(c *gin.Context) {
 	c.Writer.Header()["Strict-Transport-Security"] = twoYears
 	c.Next()
@@ -186,25 +188,25 @@ var (
 	noStore    = []string{"no-store"}
 )
 
-// refusalLines is how many lines a second the log has at most of requests that were refused because a
-// database or an index is away, or because too many came. Callers ask again and again then, and would fill
-// the log's disk; why it is so stands in it once, and the metrics count all.
+// refusalLines is the maximum number of log lines per second for responses with 503 or 429. Callers repeat
+// such requests again and again, and their lines would fill the disk. The cause is logged elsewhere, and the
+// metrics count every request.
 const refusalLines = 5
 
-// refusals thins the lines of refused requests out.
+// refusals limits the log lines of refused requests.
 type refusals struct {
 	mu     sync.Mutex
 	second int64
 	lines  int
-	// left are those without a line since the last one that has one.
+	// left is the number of refusals without a line since the last line.
 	left int
 }
 
-// line says whether a refusal gets a line, and how many before it got none.
+// line reports whether a refusal gets a line, and how many refusals before it got none.
 func (r *refusals) line(now time.Time) (ok bool, left int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Requests that end together do not come here in the order of their ends.
+	// Parallel requests may call line in another order than they ended, so the second must not go back.
 	if second := now.Unix(); second > r.second {
 		r.second, r.lines = second, 0
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
-// TestAnswers: what is there on the two listeners and what is not, with the headers of every answer. "public
-// URL" begins with another public_url, "health JSON" and "drain" change how the server is, and "ops" asks the
-// ops listener.
-func TestAnswers(t *testing.T) {
+// TestResponses runs testdata/answers.txt. It sends requests to both listeners, for existing and missing
+// paths, and writes the headers of every response. "public URL" starts a server with that public_url. "health
+// JSON" and "drain" change the state of the server. "ops" sends a request to the ops listener.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	b, ids := &backend{}, make(map[string]bool)
 	s, _ := newServer(t, b, web.Options{})
@@ -47,7 +47,7 @@ func TestAnswers(t *testing.T) {
 			handler = s.OpsHandler()
 			method, path, _ = strings.Cut(path, " ")
 		}
-		rec := ask(handler, httptest.NewRequest(method, path, nil))
+		rec := send(handler, httptest.NewRequest(method, path, nil))
 		h := rec.Header()
 		if id := h.Get("X-Request-Id"); handler == s.Handler() && (id == "" || ids[id]) {
 			t.Errorf("%s: the request's id is %q", line, id)
@@ -57,8 +57,7 @@ func TestAnswers(t *testing.T) {
 		answer := fmt.Sprintln(rec.Code, h.Get("Content-Type"))
 		for _, name := range []string{
 			"Allow", "Strict-Transport-Security", "X-Content-Type-Options", "Content-Security-Policy",
-			"Referrer-Policy",
-			"Cache-Control",
+			"Referrer-Policy", "Cache-Control",
 		} {
 			if value := h.Get(name); value != "" {
 				answer += name + ": " + value + "\n"
@@ -71,8 +70,9 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// Case 79.
-func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
+// TestPanic (case 79) checks that a panic ends only its request, and that neither the response nor the log
+// leaks secrets.
+func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted, error) {
 		panic("out of cheese")
@@ -83,14 +83,16 @@ func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 	for _, name := range []string{"Cookie", "X-Api-Key", "X-Secret"} {
 		r.Header.Set(name, "header-value")
 	}
-	rec := ask(s.Handler(), r)
+	rec := send(s.Handler(), r)
 	if rec.Code != 500 || rec.Header().Get("Content-Type") != client.ProblemType ||
 		strings.Contains(rec.Body.String(), "cheese") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 	text := log.String()
-	for _, want := range []string{"out of cheese", rec.Header().Get("X-Request-Id"), "middleware_test.go",
-		`"route":"POST /v1/callbacks"`} {
+	for _, want := range []string{
+		"out of cheese", rec.Header().Get("X-Request-Id"), "middleware_test.go",
+		`"route":"POST /v1/callbacks"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the log lacks %q: %s", want, text)
 		}
@@ -100,22 +102,22 @@ func TestPanicEndsOneRequestAndLeaksNothing(t *testing.T) {
 			t.Errorf("the log has %q: %s", secret, text)
 		}
 	}
-	if rec := ask(s.Handler(), httptest.NewRequest("GET", "/v1/callbacks", nil)); rec.Code != 200 {
+	if rec := send(s.Handler(), httptest.NewRequest("GET", "/v1/callbacks", nil)); rec.Code != 200 {
 		t.Errorf("the next request: %d", rec.Code)
 	}
 }
 
-func TestAccessLines(t *testing.T) {
+func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s, log := newServer(t, &backend{}, web.Options{})
-	ask(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
+	send(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
 	if text := log.String(); text != "" {
-		t.Errorf("an accept that went well is in the usual log: %s", text)
+		t.Errorf("a successful accept is logged at the info level: %s", text)
 	}
 	r := httptest.NewRequest("GET", "/v1/callbacks?ref=query-value", nil)
 	r.Header.Set("X-Forwarded-For", "203.0.113.9")
-	ask(s.Handler(), r)
-	ask(s.Handler(), httptest.NewRequest("GET", "/%0ax%1b[31m"+strings.Repeat("y", 500), nil))
+	send(s.Handler(), r)
+	send(s.Handler(), httptest.NewRequest("GET", "/%0ax%1b[31m"+strings.Repeat("y", 500), nil))
 	text := strings.TrimSuffix(log.String(), "\n")
 	if n := strings.Count(text, "\n"); n != 1 {
 		t.Fatalf("%d lines for two requests: %s", n+1, text)
@@ -126,24 +128,24 @@ func TestAccessLines(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "query-value") || strings.Contains(text, "203.0.113.9") {
-		t.Errorf("the log has a query value, or believes a stranger's header: %s", text)
+		t.Errorf("the log has a query value, or the address of an untrusted header: %s", text)
 	}
 }
 
-// TestRefusalsDoNotFillTheLog: while the database is away every caller asks again and again, and who guesses
-// keys always does. A few lines a second say so. TestRefusalsOfTwoSecondsByTurns shows that they say how many
-// more there were.
+// TestRefusalsDoNotFillTheLog checks that refused requests get only a few log lines per second: callers
+// repeat requests while the database is down, and guessers of keys never stop.
+// TestRefusalsOfAlternatingSeconds checks that the lines have the number of refusals without a line.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
-	const asked = 500
-	s, log := newServer(t, &backend{accept: func(context.Context, []accept.Submission) ([]store.Accepted,
-		error) {
+	const requests = 500
+	unavailable := func(context.Context, []accept.Submission) ([]store.Accepted, error) {
 		return nil, store.ErrUnavailable
-	}}, web.Options{})
+	}
+	s, log := newServer(t, &backend{accept: unavailable}, web.Options{})
 	began := time.Now()
-	for range asked {
+	for range requests {
 		r := httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`))
-		if rec := ask(s.Handler(), r); rec.Code != 503 {
+		if rec := send(s.Handler(), r); rec.Code != 503 {
 			t.Fatalf("status %d", rec.Code)
 		}
 		r = httptest.NewRequest("GET", "/v1/callbacks", nil)
@@ -152,32 +154,32 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	}
 	lines := strings.Count(log.String(), "\n") - strings.Count(log.String(), `"status":401`)
 	if lines == 0 || lines > 5*(2+int(time.Since(began).Seconds())) {
-		t.Errorf("%d lines of %d refusals in %s", lines, 2*asked, time.Since(began))
+		t.Errorf("%d lines for %d refusals in %s", lines, 2*requests, time.Since(began))
 	}
 }
 
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	s, log := newServer(t, &backend{}, web.Options{TrustedProxies: []string{"192.0.2.0/24"}})
-	r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest asks from 192.0.2.1
+	r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest sends from 192.0.2.1
 	r.Header.Set("X-Forwarded-For", "203.0.113.9")
-	ask(s.Handler(), r)
+	send(s.Handler(), r)
 	if text := log.String(); !strings.Contains(text, `"remote":"203.0.113.9"`) {
-		t.Errorf("a trusted proxy is not believed: %s", text)
+		t.Errorf("the header of a trusted proxy is ignored: %s", text)
 	}
 	a, err := newAPI(&backend{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := web.New(web.Options{API: a, Health: &backend{},
-		TrustedProxies: []string{"nonsense"}}); err == nil {
-		t.Error("nonsense is taken for a proxy")
+	o := web.Options{API: a, Health: &backend{}, TrustedProxies: []string{"nonsense"}}
+	if _, err := web.New(o); err == nil {
+		t.Error("an invalid address of a proxy is accepted")
 	}
 }
 
-// Case 62. Wrong keys are counted by the connection's address, whatever a header says, unless a trusted proxy
-// says it.
-func TestWrongKeysAreCountedByAddress(t *testing.T) {
+// TestInvalidKeysCountByAddress (case 62) checks that invalid keys count by the address of the connection. A
+// header can only change the address if a trusted proxy has set it.
+func TestInvalidKeysCountByAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		trusted, headers []string
@@ -185,12 +187,13 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 	}{
 		{nil, []string{"X-Forwarded-For", "X-Real-Ip"}, true},
 		{[]string{"192.0.2.0/24"}, []string{"X-Forwarded-For"}, false},
-		{[]string{"192.0.2.0/24"}, []string{"X-Real-Ip"}, true}, // which the proxy may have let through
+		// A proxy may have forwarded the client's value of X-Real-Ip.
+		{[]string{"192.0.2.0/24"}, []string{"X-Real-Ip"}, true},
 	} {
 		s, _ := newServer(t, &backend{}, web.Options{TrustedProxies: c.trusted})
 		slow := false
 		for i := range 40 {
-			r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest asks from 192.0.2.1
+			r := httptest.NewRequest("GET", "/v1/callbacks", nil) // httptest sends from 192.0.2.1
 			for _, name := range c.headers {
 				r.Header.Set(name, fmt.Sprintf("203.0.113.%d", i))
 			}
@@ -208,8 +211,8 @@ func TestWrongKeysAreCountedByAddress(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
-	ask(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
-	ask(s.Handler(), httptest.NewRequest("GET", "/a-strangers-choice", nil))
+	send(s.Handler(), httptest.NewRequest("POST", "/v1/callbacks", strings.NewReader(`{"url":"u"}`)))
+	send(s.Handler(), httptest.NewRequest("GET", "/any-path-of-a-stranger", nil))
 	rec := httptest.NewRecorder()
 	s.OpsHandler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	text := rec.Body.String()
@@ -222,14 +225,14 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	if strings.Contains(text, "strangers") {
+	if strings.Contains(text, "stranger") {
 		t.Error("a path became a label")
 	}
 }
 
-// promise opens a connection and declares a body of so many bytes, of which it sends none. It returns when
-// the server has begun to wait for them.
-func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *bufio.Reader) {
+// declare opens a connection and sends a request that declares a body, but not the body. It returns after the
+// server has begun to wait for the body.
+func declare(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
@@ -239,13 +242,13 @@ func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *
 	if err := conn.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+
-		"%s\r\nContent-Length: %d\r\n"+
-		"Expect: 100-continue\r\n\r\n", path, adminKey, bytes); err != nil {
+	const head = "POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n" +
+		"Expect: 100-continue\r\n\r\n"
+	if _, err := fmt.Fprintf(conn, head, path, adminKey, bytes); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
-	// net/http says so when the body is first read
+	// net/http sends this when a handler first reads the body.
 	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} {
 		if line, err := r.ReadString('\n'); err != nil || line != want {
 			t.Fatalf("%s: %q, %v, want %q", path, line, err, want)
@@ -254,9 +257,9 @@ func promise(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *
 	return conn, r
 }
 
-// TestSilentBodiesHoldNoMemory, case 65: what a request declares is not allocated before it comes, and others
-// are served beside it.
-func TestSilentBodiesHoldNoMemory(t *testing.T) {
+// TestDeclaredBodiesNeedNoMemory (case 65) checks that memory for a declared body is not allocated before the
+// body arrives, and that other requests are served meanwhile.
+func TestDeclaredBodiesNeedNoMemory(t *testing.T) {
 	s, _ := newServer(t, &backend{}, web.Options{})
 	run(t, s)
 	heap := func() int64 {
@@ -268,10 +271,10 @@ func TestSilentBodiesHoldNoMemory(t *testing.T) {
 	before := heap()
 	const silent, declared = 60, 16 << 20
 	for i := range silent {
-		promise(t, s, []string{"/v1/callbacks/batch", "/v1/reconcile/compare"}[i%2], declared)
+		declare(t, s, []string{"/v1/callbacks/batch", "/v1/reconcile/compare"}[i%2], declared)
 	}
 	if grown := heap() - before; grown > silent*declared/10 {
-		t.Errorf("%d requests that have sent nothing hold %d MiB", silent, grown>>20)
+		t.Errorf("%d requests without a body use %d MiB", silent, grown>>20)
 	}
 	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
 		t.Errorf("another request: %d", status)

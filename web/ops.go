@@ -20,8 +20,8 @@ type healthAnswer struct {
 	Why      string   `json:"why,omitempty"`
 }
 
-// opsHandler serves what is for operators and their machines only, and needs no key: all who reach the ops
-// listener may look, at profiles those on the machine alone.
+// opsHandler handles the ops listener: metrics, health and profiles. It needs no key; anyone who can connect
+// may read. Profiles are only served on loopback, unless the setting pprof allows more.
 func (s *Server) opsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{
@@ -29,7 +29,7 @@ func (s *Server) opsHandler() http.Handler {
 	}))
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
-	for pattern, show := range map[string]http.HandlerFunc{
+	for pattern, handler := range map[string]http.HandlerFunc{
 		"{$}": s.profiles, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 		"{name}": func(w http.ResponseWriter, r *http.Request) {
 			pprof.Handler(r.PathValue("name")).ServeHTTP(w, r)
@@ -40,20 +40,21 @@ func (s *Server) opsHandler() http.Handler {
 				http.NotFound(w, r)
 				return
 			}
-			show(w, r)
+			handler(w, r)
 		})
 	}
 	return mux
 }
 
-// showsProfiles says whether profiles are shown: they tell what the process works on, and cost it time.
+// showsProfiles reports whether profiles are served. Profiles reveal what the process works on, and cost CPU
+// time.
 func (s *Server) showsProfiles() bool {
 	addr, ok := s.OpsAddr().(*net.TCPAddr)
 	return s.o.Pprof || ok && addr.IP.IsLoopback()
 }
 
-// profiles lists the profiles. The index of package pprof would name the command line too, which may have
-// keys.
+// profiles lists the profiles. It replaces the index of package pprof, which also links to the command line,
+// which may contain keys.
 func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
 	names := []string{"profile?seconds=10", "trace?seconds=1"}
 	for _, p := range runtimepprof.Profiles() {
@@ -65,13 +66,13 @@ func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// healthz says that the process answers, and looks at nothing else.
+// healthz responds with 200 as long as the process responds. It checks nothing else.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "ok"})
 }
 
-// readyz is 503 while draining and while SQL cannot commit; without the index it is 200 and says what is
-// degraded.
+// readyz responds with 503 while the server drains or SQL cannot commit. Without the index it responds with
+// 200 and lists what is degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		s.healthAnswer(w, http.StatusServiceUnavailable, healthAnswer{Status: "unready", Why: "draining"})
@@ -94,6 +95,6 @@ func (s *Server) healthAnswer(w http.ResponseWriter, status int, a healthAnswer)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(a); err != nil {
-		s.log.Debug("health answer not written", "error", err)
+		s.log.Debug("health response not written", "error", err)
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
-// Profiles are for who is on the machine, or for whoever the settings let in; the command line, which may
-// have keys, is for none.
-func TestProfilesAreNotForTheNetwork(t *testing.T) {
+// TestProfiles checks that profiles are served on loopback, or if the setting pprof allows it. The command
+// line, which may contain keys, is never served.
+func TestProfiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name, listen string
-		pprof, shown bool
+		name, listen  string
+		pprof, served bool
 	}{
 		{"on loopback", "127.0.0.1:0", false, true},
 		{"on the network", "0.0.0.0:0", false, false},
-		{"on the network, asked for", "0.0.0.0:0", true, true},
+		{"on the network, with the setting", "0.0.0.0:0", true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -28,15 +28,15 @@ func TestProfilesAreNotForTheNetwork(t *testing.T) {
 			base := "http://" + s.OpsAddr().String()
 			for _, profile := range []string{"", "heap?debug=1", "goroutine?debug=1", "symbol"} {
 				want := http.StatusNotFound
-				if c.shown {
+				if c.served {
 					want = http.StatusOK
 				}
 				if status, _ := fetch(t, base+"/debug/pprof/"+profile); status != want {
 					t.Errorf("%q: %d, want %d", profile, status, want)
 				}
 			}
-			if _, index := fetch(t, base+"/debug/pprof/"); strings.Contains(index, "cmdline") ||
-				strings.Contains(index, "heap") != c.shown {
+			_, index := fetch(t, base+"/debug/pprof/")
+			if strings.Contains(index, "cmdline") || strings.Contains(index, "heap") != c.served {
 				t.Errorf("the index: %s", index)
 			}
 			for _, path := range []string{"pprof/cmdline", "pprof//cmdline", "pprof/nothing", "vars"} {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Requests come here at about the same time, and not in the order of their ends: at the border of two
-// seconds, from both by turns.
-func TestRefusalsOfTwoSecondsByTurns(t *testing.T) {
+// TestRefusalsOfAlternatingSeconds calls line with alternating times of two seconds, as parallel requests do
+// at the border of two seconds.
+func TestRefusalsOfAlternatingSeconds(t *testing.T) {
 	t.Parallel()
 	var r refusals
 	now := time.Unix(1_000_000, 0)
-	lines, told := 0, 0
+	lines, reported := 0, 0
 	for i := range 1000 {
 		if ok, left := r.line(now.Add(time.Duration(i%2) * -time.Millisecond)); ok {
-			lines, told = lines+1, told+left
+			lines, reported = lines+1, reported+left
 		}
 	}
 	if lines != refusalLines {
 		t.Errorf("%d lines in a second, want %d", lines, refusalLines)
 	}
 	ok, left := r.line(now.Add(time.Second))
-	if !ok || told+left != 1000-lines {
-		t.Errorf("the next second's first refusal has a line: %t; it tells of %d that had none, want %d", ok,
-			told+left, 1000-lines)
+	if !ok || reported+left != 1000-lines {
+		t.Errorf("the first refusal of the next second: a line %t, %d refusals without one, want %d", ok,
+			reported+left, 1000-lines)
 	}
 }

@@ -1,11 +1,17 @@
-// Package web is the one HTTP server of a dispatcher: two listeners, the middleware around every request, and
-// the faces behind it.
+// Package web is the HTTP server of a dispatcher: two listeners, the middleware around every request, and the
+// handlers behind it.
 //
-// The public listener carries the API and the admin pages; the ops listener carries metrics, health and
-// profiles, which the public one answers with 404. The package guarantees time-outs on everything that is
-// read or written, that a panic of a handler ends that request only, that no log line carries a header, a
-// body or a query value, and that a drain is announced on /readyz before anything closes. It decides nothing
-// about callbacks, and serves no TLS.
+// The public listener serves the API and the UI. The ops listener serves metrics, health and profiles, which
+// the public listener answers with 404.
+//
+// Guarantees:
+//
+//   - Every read and write has a timeout.
+//   - A panic in a handler ends only its request.
+//   - No log line contains a header, a body or a query value.
+//   - /readyz announces a drain before a listener closes.
+//
+// The package makes no decisions about callbacks, and does not serve TLS.
 package web
 
 import (
@@ -31,8 +37,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
-// Time-outs and limits of the public listener. A batch of 16 MiB must get through on a slow line; a header
-// must not take its time.
+// Timeouts and limits of both listeners. A batch of 16 MiB must arrive over a slow connection. A header is
+// short, so its timeout is short.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 60 * time.Second
@@ -41,36 +47,38 @@ const (
 	maxHeaderBytes    = 64 << 10
 )
 
-// Health is what /readyz asks.
+// Health is the state that /readyz reports.
 type Health interface {
 	Health(ctx context.Context) dispatch.Health
 }
 
-// Options are what a server is made of. Health is required.
+// Options configure a Server. Health is required.
 type Options struct {
-	// Listen is the public address; empty: 127.0.0.1:8080. OpsListen is the ops one; empty: 127.0.0.1:8081.
-	// Port 0 takes a free one.
+	// Listen is the public address; empty: 127.0.0.1:8080. OpsListen is the ops address; empty:
+	// 127.0.0.1:8081. Port 0 selects a free port.
 	Listen, OpsListen string
-	// API and UI are served on the public listener; where both are nil there is none.
+	// API and UI are served on the public listener. If both are nil there is no public listener.
 	API    *api.API
 	UI     *ui.UI
 	Health Health
-	// PublicURL is the address by which browsers come; an https one has them come over https from then on.
+	// PublicURL is the URL that browsers use. If it has the scheme https, browsers are told to use https
+	// only.
 	PublicURL string
-	// Pprof shows profiles on an ops listener that is not on loopback, too.
+	// Pprof also serves profiles on an ops listener that is not on loopback.
 	Pprof bool
-	// TrustedProxies are addresses or CIDRs whose X-Forwarded-For counts; none: no proxy is trusted.
+	// TrustedProxies are addresses or CIDRs whose X-Forwarded-For header is trusted. Empty: no proxy is
+	// trusted.
 	TrustedProxies []string
-	// ShutdownTimeout bounds how long open requests may take to end; zero: 10 s.
+	// ShutdownTimeout limits the time for open requests to end. Zero: 10 s.
 	ShutdownTimeout time.Duration
-	// Logger gets a line for each request; nil: none.
+	// Logger gets a line for each request. Nil: no log.
 	Logger *slog.Logger
-	// Registerer takes the server's own metrics, Gatherer is what /metrics shows; nil: none, an empty page.
+	// Registerer gets the server's own metrics. Gatherer has the metrics of /metrics. Nil: no metrics.
 	Registerer prometheus.Registerer
 	Gatherer   prometheus.Gatherer
 }
 
-// A Server owns both listeners. Its zero value is not usable: see New.
+// A Server owns both listeners. Its zero value is not usable; see New.
 type Server struct {
 	o        Options
 	log      *slog.Logger
@@ -78,7 +86,7 @@ type Server struct {
 	ops      *http.Server
 	draining atomic.Bool
 
-	// listening guards the listeners, which are nil until Listen.
+	// listening guards the listeners, which are nil before Listen.
 	listening         sync.Mutex
 	publicLn, opsLn   net.Listener
 	closePublicOnce   sync.Once
@@ -88,7 +96,7 @@ type Server struct {
 // New returns a server that does not listen yet.
 func New(o Options) (*Server, error) {
 	if o.Health == nil {
-		return nil, errors.New("the server needs a health to answer /readyz")
+		return nil, errors.New("new server: Health is required")
 	}
 	o.Listen, o.OpsListen = cmp.Or(o.Listen, "127.0.0.1:8080"), cmp.Or(o.OpsListen, "127.0.0.1:8081")
 	if o.ShutdownTimeout <= 0 {
@@ -123,18 +131,18 @@ func (s *Server) httpServer(h http.Handler) *http.Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		// What net/http says of broken connections is noise that a stranger can make at will.
+		// net/http logs broken connections here, and any stranger can cause them.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// publicHandler builds the router of the public listener.
+// publicHandler returns the router of the public listener.
 func (s *Server) publicHandler() (http.Handler, error) {
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
 	engine.HandleMethodNotAllowed = true
 	engine.RedirectTrailingSlash = false
-	// Not X-Real-Ip, which a proxy that does not know it hands on as the client wrote it.
+	// Not X-Real-Ip: a proxy that does not know it forwards the client's value.
 	engine.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := engine.SetTrustedProxies(s.o.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
@@ -164,8 +172,7 @@ func (s *Server) publicHandler() (http.Handler, error) {
 	return engine, nil
 }
 
-// Handler returns what answers on the public listener, nil without an API and a UI; OpsHandler what answers
-// on the ops one.
+// Handler returns the handler of the public listener, or nil without an API and a UI.
 func (s *Server) Handler() http.Handler {
 	if s.public == nil {
 		return nil
@@ -173,10 +180,11 @@ func (s *Server) Handler() http.Handler {
 	return s.public.Handler
 }
 
-// OpsHandler returns what answers on the ops listener.
+// OpsHandler returns the handler of the ops listener.
 func (s *Server) OpsHandler() http.Handler { return s.ops.Handler }
 
-// Listen opens the listeners, so that the addresses are known and taken before Run. Again it does nothing.
+// Listen opens the listeners, so that their addresses are known and reserved before Run. A second call does
+// nothing.
 func (s *Server) Listen() error {
 	s.listening.Lock()
 	defer s.listening.Unlock()
@@ -198,11 +206,10 @@ func (s *Server) Listen() error {
 	return nil
 }
 
-// Addr returns the public address, nil before Listen and without an API and a UI. OpsAddr returns the ops
-// address.
+// Addr returns the public address, or nil before Listen and without an API and a UI.
 func (s *Server) Addr() net.Addr { return s.addrOf(&s.publicLn) }
 
-// OpsAddr returns the ops listener's address, nil before Listen.
+// OpsAddr returns the ops address, or nil before Listen.
 func (s *Server) OpsAddr() net.Addr { return s.addrOf(&s.opsLn) }
 
 func (s *Server) addrOf(ln *net.Listener) net.Addr {
@@ -214,21 +221,21 @@ func (s *Server) addrOf(ln *net.Listener) net.Addr {
 	return (*ln).Addr()
 }
 
-// BeginDrain makes /readyz answer 503 from now on. Nothing closes.
+// BeginDrain makes /readyz respond with 503. It closes nothing.
 func (s *Server) BeginDrain() { s.draining.Store(true) }
 
-// ClosePublic closes the public listener and waits until its open requests have ended, at most the shutdown
-// time-out; then they are cut off. The ops listener goes on until Run ends, so that a drain can be watched.
+// ClosePublic closes the public listener and waits for its open requests, at most ShutdownTimeout; then it
+// aborts them. The ops listener stays open until Run ends, so that operators can watch a drain.
 func (s *Server) ClosePublic() error {
 	s.closePublicOnce.Do(func() {
 		if s.o.UI != nil {
-			s.o.UI.Close() // streams would not end by themselves
+			s.o.UI.Close() // ends the streams, which stay open otherwise
 		}
 		s.closePublicResult = s.shutdown(s.public)
 		s.listening.Lock()
 		defer s.listening.Unlock()
 		if s.publicLn != nil {
-			// One that was opened but never served is not known to the http.Server.
+			// The http.Server does not close a listener that was opened but never served.
 			if err := s.publicLn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 				s.closePublicResult = errors.Join(s.closePublicResult, err)
 			}
@@ -237,7 +244,7 @@ func (s *Server) ClosePublic() error {
 	return s.closePublicResult
 }
 
-// shutdown ends a server gracefully, or after the time-out at once.
+// shutdown ends a server gracefully. After the timeout it aborts the open requests.
 func (s *Server) shutdown(server *http.Server) error {
 	if server == nil {
 		return nil
@@ -246,17 +253,17 @@ func (s *Server) shutdown(server *http.Server) error {
 	defer cancel()
 	err := server.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("requests were cut off: they did not end in time", "timeout", s.o.ShutdownTimeout)
+		s.log.Warn("open requests aborted at shutdown", "timeout", s.o.ShutdownTimeout)
 		err = server.Close()
 	}
 	if err != nil {
-		return fmt.Errorf("shut the server down: %w", err)
+		return fmt.Errorf("shut down the server: %w", err)
 	}
 	return nil
 }
 
-// Run serves until ctx ends, then closes both listeners, gracefully and in bounded time, and returns when all
-// its goroutines have ended. It returns nil after an orderly end, and the error of a listener that failed.
+// Run serves until ctx ends. Then it closes both listeners, gracefully and within the timeouts, and returns
+// after all its goroutines have ended. It returns nil after an orderly end, or the error of a listener.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(); err != nil {
 		return err

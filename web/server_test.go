@@ -20,7 +20,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 )
 
-// run starts a server that listens, and returns what ends it and gives Run's error.
+// run starts a server. end stops it and returns the error of Run.
 func run(t *testing.T, s *web.Server) (end func() error) {
 	t.Helper()
 	if err := s.Listen(); err != nil {
@@ -37,7 +37,7 @@ func run(t *testing.T, s *web.Server) (end func() error) {
 		case err := <-done:
 			return err
 		case <-time.After(30 * time.Second):
-			return errors.New("Run does not return")
+			return errors.New("Run does not return within 30 s")
 		}
 	}
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func TestRunEndsGracefully(t *testing.T) {
 	})
 	resp, err := http.Get("http://" + s.OpsAddr().String() + "/healthz")
 	if err != nil || resp.StatusCode != 200 {
-		t.Fatalf("the ops port while the API closes: %v %v", resp, err)
+		t.Fatalf("the ops port while the public port closes: %v %v", resp, err)
 	}
 	if err := resp.Body.Close(); err != nil {
 		t.Error(err)
@@ -92,7 +92,7 @@ func TestRunEndsGracefully(t *testing.T) {
 	}
 }
 
-func TestRunEndsThoughARequestHangs(t *testing.T) {
+func TestRunEndsWithAHangingRequest(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
 	b := &backend{accept: func(ctx context.Context, _ []accept.Submission) ([]store.Accepted, error) {
@@ -107,12 +107,12 @@ func TestRunEndsThoughARequestHangs(t *testing.T) {
 	if err := end(); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "cut off") {
-		t.Error("nothing says that requests were cut off")
+	if !strings.Contains(log.String(), "aborted") {
+		t.Error("the log does not say that requests were aborted")
 	}
 }
 
-// post makes a request over the wire, and returns the answer's status or 0.
+// post sends a request over the network, and returns the status of the response, or 0.
 func post(s *web.Server, path, body string) int {
 	req, err := http.NewRequest("POST", "http://"+s.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
@@ -128,7 +128,7 @@ func post(s *web.Server, path, body string) int {
 	return resp.StatusCode
 }
 
-// TestLongCalls: those that may outlast the server's time-outs lift them, on a real connection.
+// TestLongCalls checks that a call that may exceed the server's timeouts can lift them on a real connection.
 func TestLongCalls(t *testing.T) {
 	t.Parallel()
 	s, log := newServer(t, &backend{}, web.Options{})
@@ -138,7 +138,7 @@ func TestLongCalls(t *testing.T) {
 	}
 }
 
-func TestListenTellsWhatIsTaken(t *testing.T) {
+func TestListenErrors(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -154,15 +154,15 @@ func TestListenTellsWhatIsTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Listen(); err == nil {
-			t.Errorf("%s: listens", o.OpsListen)
+			t.Errorf("%s: Listen returns no error", o.OpsListen)
 		}
 		if err := s.Run(context.Background()); err == nil {
-			t.Errorf("%s: runs", o.OpsListen)
+			t.Errorf("%s: Run returns no error", o.OpsListen)
 		}
 	}
 }
 
-func TestWithoutAnAPIOnlyOpsListens(t *testing.T) {
+func TestOpsListenerWithoutAnAPI(t *testing.T) {
 	t.Parallel()
 	s, err := web.New(web.Options{Health: &backend{}, OpsListen: "127.0.0.1:0"})
 	if err != nil {
@@ -177,14 +177,16 @@ func TestWithoutAnAPIOnlyOpsListens(t *testing.T) {
 	}
 }
 
-// TestOverTheLimitOnTheWire, case 65, sends more than is taken without saying how much, and expects an answer
-// and the end of the connection while the body is still coming.
-func TestOverTheLimitOnTheWire(t *testing.T) {
+// TestTooLargeOnAConnection (case 65) sends bodies over the limit, with and without a declared length. It
+// expects a response, and the end of the connection, while the body is still arriving.
+func TestTooLargeOnAConnection(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
 	run(t, s)
-	for _, head := range []string{"Transfer-Encoding: chunked\r\n", "Content-Length: 524289\r\n",
-		"Content-Length: 99999999999\r\nExpect: 100-continue\r\n"} {
+	for _, head := range []string{
+		"Transfer-Encoding: chunked\r\n", "Content-Length: 524289\r\n",
+		"Content-Length: 99999999999\r\nExpect: 100-continue\r\n",
+	} {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -194,8 +196,8 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 		}
 		go func() {
 			chunked := strings.HasPrefix(head, "Transfer")
-			_, err := fmt.Fprintf(conn, "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+
-				"%s\r\n%s\r\n", adminKey, head)
+			const request = "POST /v1/callbacks HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n%s\r\n"
+			_, err := fmt.Fprintf(conn, request, adminKey, head)
 			for sent := 0; err == nil && chunked && sent < 64<<20; sent += 64 << 10 {
 				_, err = fmt.Fprintf(conn, "10000\r\n%s\r\n", strings.Repeat("x", 64<<10))
 			}
@@ -216,9 +218,9 @@ func TestOverTheLimitOnTheWire(t *testing.T) {
 	}
 }
 
-// TestDrippingHeadersAreCutOff, case 66: a client that never ends its header is dropped after seconds, not
-// minutes.
-func TestDrippingHeadersAreCutOff(t *testing.T) {
+// TestSlowHeaders (case 66) checks that a client that never ends its header is disconnected after seconds,
+// not minutes.
+func TestSlowHeaders(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})
 	run(t, s)
@@ -242,8 +244,9 @@ func TestDrippingHeadersAreCutOff(t *testing.T) {
 	}
 }
 
-// Case 66. Connections that say nothing, or never end a header, leave room for others.
-func TestIdleConnectionsLeaveRoom(t *testing.T) {
+// TestIdleConnections (case 66) checks that connections that send nothing, or never end a header, do not
+// block others.
+func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	const idle = 1000
 	s, _ := newServer(t, &backend{}, web.Options{ShutdownTimeout: time.Second})
@@ -259,6 +262,6 @@ func TestIdleConnectionsLeaveRoom(t *testing.T) {
 		}
 	}
 	if status := post(s, "/v1/callbacks", `{"url":"u"}`); status != 202 {
-		t.Errorf("a request beside %d idle connections: %d", idle, status)
+		t.Errorf("a request with %d idle connections: %d", idle, status)
 	}
 }

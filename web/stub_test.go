@@ -22,7 +22,7 @@ import (
 
 const adminKey = "dk_0123456789abcdef"
 
-// backend stands for the engine: only what a test names does something, the rest panics.
+// backend replaces the engine. Methods that no test needs panic.
 type backend struct {
 	api.Engine
 
@@ -34,7 +34,7 @@ func (b *backend) Accept(ctx context.Context, _ string, subs []accept.Submission
 	return b.accept(ctx, subs)
 }
 
-// rows stand for the store, and have nothing.
+// rows replaces the store, and is empty.
 type rows struct{ query.Store }
 
 func (rows) List(context.Context, string, store.Filter) (store.Page, error) { return store.Page{}, nil }
@@ -45,7 +45,7 @@ func (b *backend) Now() int64 { return time.Now().UnixMilli() }
 
 func (b *backend) Health(context.Context) dispatch.Health { return b.health }
 
-// newServer returns a server on free ports, and its log.
+// newServer returns a server on free ports and its log.
 func newServer(t *testing.T, b *backend, o web.Options) (*web.Server, *testserver.Log) {
 	t.Helper()
 	if b.accept == nil {
@@ -78,13 +78,13 @@ func (b *backend) Authenticate(context.Context, string) (store.Key, error) {
 
 func (b *backend) CursorKey(context.Context) ([]byte, error) { return make([]byte, 32), nil }
 
-// newAPI returns an API that asks the backend.
+// newAPI returns an API that calls the backend.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
 	return api.New(api.Options{Engine: b, Store: rows{}, AdminKey: adminKey, Logger: log})
 }
 
-// ask makes a request of a handler, with the admin key.
-func ask(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+// send passes a request with the admin key to a handler.
+func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	r.Header.Set("Authorization", "Bearer "+adminKey)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)

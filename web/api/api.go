@@ -101,7 +101,7 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 // them only after the body was read, so that a slow sender cannot use the longer timeout.
 func (a *API) serveLong(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
-		whole := func() error { return query.Lift(c.Writer, time.Now().Add(most+a.Timeout)) }
+		whole := func() error { return query.ExtendDeadlines(c.Writer, time.Now().Add(most+a.Timeout)) }
 		if in, ok := c.Request.Body.(*budgetedBody); ok && c.Request.ContentLength != 0 {
 			in.onRead = whole
 		} else if err := whole(); err != nil {
@@ -136,8 +136,8 @@ func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 // connection.
 func (a *API) logWriteError(c *gin.Context, err error) {
 	if err != nil {
-		a.Logger.Debug("answer not written", "request_id", c.Writer.Header().Get(RequestIDHeader), "route",
-			c.FullPath(), "error", err)
+		id := c.Writer.Header().Get(RequestIDHeader)
+		a.Logger.Debug("response not written", "request_id", id, "route", c.FullPath(), "error", err)
 	}
 }
 

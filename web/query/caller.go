@@ -11,22 +11,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Caller is who makes a request, as the key says.
+// A Caller is the identity of a request, as its key says.
 type Caller struct {
 	Project string
-	// Key is nil for the settings' admin key, which may do everything in every project.
+	// Key is nil for the admin key of the settings, which has every permission in every project.
 	Key *store.Key
-	// Address is where the request came from; the zero address: not known.
+	// Address is the client's address. The zero address: unknown.
 	Address netip.Addr
 }
 
-// Root says whether the caller holds the settings' admin key.
+// Root reports whether the caller has the admin key of the settings.
 func (c Caller) Root() bool { return c.Key == nil }
 
-// Allows says whether the caller's key has a scope.
+// Allows reports whether the caller's key has a scope.
 func (c Caller) Allows(s store.Scope) bool { return c.Key == nil || c.Key.Allows(s) }
 
-// By returns the caller as the audit names it, with the id: two keys may have the same name.
+// By returns the caller as the audit log names it. The name includes the id, because two keys may have the
+// same name.
 func (c Caller) By(reason string) store.Actor {
 	by := store.Actor{Name: "admin key", Reason: reason}
 	if c.Key != nil {
@@ -38,7 +39,7 @@ func (c Caller) By(reason string) store.Actor {
 	return by
 }
 
-// KeyID is the id of the caller's key, empty for the settings' admin key.
+// KeyID returns the id of the caller's key, empty for the admin key of the settings.
 func (c Caller) KeyID() string {
 	if c.Key == nil {
 		return ""
@@ -46,19 +47,19 @@ func (c Caller) KeyID() string {
 	return c.Key.ID
 }
 
-// HTTPS says whether a public URL has browsers come over https. An empty one does not.
+// HTTPS reports whether a public URL has the scheme https.
 func HTTPS(publicURL string) bool {
 	u, err := url.Parse(publicURL)
 	return err == nil && u.Scheme == "https"
 }
 
-// Lift puts the server's time-outs of one request off. The read deadline is one of them: when it passes
-// net/http ends the request's context, even if the body was read long ago.
-func Lift(w http.ResponseWriter, until time.Time) error {
+// ExtendDeadlines replaces the server's read and write timeouts for one request. The read deadline matters
+// too: when it passes, net/http cancels the request's context, even if the body was read before.
+func ExtendDeadlines(w http.ResponseWriter, until time.Time) error {
 	rc := http.NewResponseController(w)
 	for _, set := range []func(time.Time) error{rc.SetReadDeadline, rc.SetWriteDeadline} {
 		if err := set(until); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			return fmt.Errorf("lift the time-outs: %w", err)
+			return fmt.Errorf("extend the deadlines: %w", err)
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The lists that have cursors. A cursor of one is not valid in another.
+// The lists that have cursors. A cursor of one list is not valid in another.
 const (
 	ListNewest    byte = 'n'
 	ListByDue     byte = 'd'
@@ -31,31 +31,33 @@ const (
 )
 
 const (
-	// CursorKeyBytes is the length of the key, macLength how many bytes of a signature end a cursor.
+	// CursorKeyBytes is the length of the key. macLength is the length of the signature at the end of a
+	// cursor.
 	CursorKeyBytes = 32
 	macLength      = 16
-	// maxCursorID bounds the bytes of a row's id in a cursor. The longest is a lane's key, of some 300
-	// characters.
+	// maxCursorID is the maximum length of an id in a cursor, in bytes. The longest id is a lane key of about
+	// 300 characters.
 	maxCursorID = 2048
 )
 
-var ErrCursor = errors.New("is not a cursor of this list in this project")
+// ErrCursor is the error of a cursor that is changed, or belongs to another list or project.
+var ErrCursor = errors.New("is not a cursor of this list in this project; start without a cursor")
 
-// A Cursors makes and reads the cursors of one project. They are signed, so that no text of a caller's
-// making is asked of SQL.
+// A Cursors writes and reads the cursors of one project. Cursors are signed, so a text that a caller invents
+// never reaches SQL.
 type Cursors struct {
 	Key     []byte
 	Project string
 }
 
-// Encode makes the text that continues a list after a row.
+// Encode returns the cursor that continues a list after a row.
 func (s Cursors) Encode(list byte, after store.Cursor) string {
 	b := append(make([]byte, 0, 1+8+26+macLength), list)
 	b = binary.BigEndian.AppendUint64(b, uint64(after.DueAt))
 	return s.sealed(append(b, after.ID...))
 }
 
-// Decode reads what Encode made for the same list.
+// Decode reads a cursor that Encode returned for the same list.
 func (s Cursors) Decode(list byte, text string) (store.Cursor, error) {
 	b, err := s.unsealed(list, text)
 	if err != nil || len(b) < 8 {
@@ -68,8 +70,8 @@ func (s Cursors) Decode(list byte, text string) (store.Cursor, error) {
 	return after, nil
 }
 
-// isIDOf says whether rows of the list can have the id. A signed cursor has such a one as long as the key is
-// secret.
+// isIDOf reports whether a row of the list can have the id. With a valid signature it always can, unless the
+// key has leaked.
 func isIDOf(list byte, id string) bool {
 	switch list {
 	case ListLanes, ListProjects, ListPolicies, ListRules, ListProfiles:
@@ -80,7 +82,7 @@ func isIDOf(list byte, id string) bool {
 	return ok
 }
 
-// EncodeOutcome makes the text that continues the feed of outcomes.
+// EncodeOutcome returns the cursor that continues the list of outcomes.
 func (s Cursors) EncodeOutcome(after store.OutcomeCursor) string {
 	b := append(make([]byte, 0, 1+3*8+macLength), ListOutcomes)
 	for _, n := range [...]int64{after.Tx, after.Group, int64(after.Item)} {
@@ -89,7 +91,7 @@ func (s Cursors) EncodeOutcome(after store.OutcomeCursor) string {
 	return s.sealed(b)
 }
 
-// DecodeOutcome reads what EncodeOutcome made.
+// DecodeOutcome reads a cursor that EncodeOutcome returned.
 func (s Cursors) DecodeOutcome(text string) (store.OutcomeCursor, error) {
 	b, err := s.unsealed(ListOutcomes, text)
 	if err != nil || len(b) != 3*8 {
@@ -99,7 +101,8 @@ func (s Cursors) DecodeOutcome(text string) (store.OutcomeCursor, error) {
 	return store.OutcomeCursor{Tx: part(0), Group: part(1), Item: int(part(2))}, nil
 }
 
-// mac signs the bytes of a cursor for the project. The project's length keeps the two apart.
+// mac signs the bytes of a cursor for the project. It includes the project's length, so that the end of the
+// project name cannot pass for the beginning of the bytes.
 func (s Cursors) mac(b []byte) []byte {
 	h := hmac.New(sha256.New, s.Key)
 	h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(s.Project))))
@@ -108,12 +111,12 @@ func (s Cursors) mac(b []byte) []byte {
 	return h.Sum(nil)[:macLength]
 }
 
-// sealed returns the bytes of a cursor as text, with their signature.
+// sealed returns the bytes of a cursor and their signature as text.
 func (s Cursors) sealed(b []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, s.mac(b)...))
 }
 
-// unsealed returns the bytes of a cursor of the list, without what says which list that is.
+// unsealed verifies a cursor of the list, and returns its bytes without the list's letter.
 func (s Cursors) unsealed(list byte, text string) ([]byte, error) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, ErrCursor
@@ -129,8 +132,8 @@ func (s Cursors) unsealed(list byte, text string) ([]byte, error) {
 	return body[1:], nil
 }
 
-// Cut returns the page of rows that were read with one more than the page has, and the last row of a page
-// that another one follows.
+// Cut returns a page of at most limit rows, from rows that were read with limit+1. last is the last row of
+// the page if another page follows, otherwise nil.
 func Cut[T any](rows []T, limit int) (page []T, last *T) {
 	if len(rows) <= limit {
 		return rows, nil
@@ -138,12 +141,11 @@ func Cut[T any](rows []T, limit int) (page []T, last *T) {
 	return rows[:limit], &rows[limit-1]
 }
 
-// Place writes where a list of the pages continues, and ReadPlace reads it: the due time, for a list in that
-// order, and the id. It is not signed: each list is of the viewer's own project, and ReadPlace takes nothing
-// that cannot be an id.
+// Place writes the position at which a list of the UI continues: the due time, for lists in that order, and
+// the id. It is not signed: each list shows only the viewer's project, and ReadPlace accepts only valid ids.
 func Place(c store.Cursor) string { return strconv.FormatInt(c.DueAt, 36) + "." + c.ID }
 
-// ReadPlace returns nil for a text that Place has not written.
+// ReadPlace reads the output of Place. It returns nil for other texts.
 func ReadPlace(text string) *store.Cursor {
 	due, id, _ := strings.Cut(text, ".")
 	at, err := strconv.ParseInt(due, 36, 64)

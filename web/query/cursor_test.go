@@ -13,13 +13,13 @@ func cursorAt(due int64) store.Cursor {
 	return store.Cursor{DueAt: due, ID: "01JD6QZ0000000000000000001"}
 }
 
-// signed signs with a key of one byte.
+// signed returns Cursors whose key repeats one byte.
 func signed(key byte, project string) Cursors {
 	return Cursors{Key: bytes.Repeat([]byte{key}, CursorKeyBytes), Project: project}
 }
 
-// refused has a cursor's reader refuse whatever is made of the cursor, and what else is wrong.
-func refused(t *testing.T, cursor string, read func(text string) error, wrong ...string) {
+// wantRejected checks that read rejects every change of one character of the cursor, and the texts in wrong.
+func wantRejected(t *testing.T, cursor string, read func(text string) error, wrong ...string) {
 	t.Helper()
 	wrong = append(wrong, "", cursor+"A", cursor+"\n", cursor[1:], cursor+"=", "!")
 	for i := range cursor {
@@ -31,12 +31,12 @@ func refused(t *testing.T, cursor string, read func(text string) error, wrong ..
 	}
 	for _, bad := range wrong {
 		if read(bad) == nil {
-			t.Errorf("cursor %q is taken", bad)
+			t.Errorf("cursor %q is accepted", bad)
 		}
 	}
 }
 
-func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
+func TestCursor(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
 	for _, due := range []int64{0, 1, 1795248000000, -1} {
@@ -46,27 +46,26 @@ func TestCursorComesBackAndTamperingIsSeen(t *testing.T) {
 			t.Errorf("due %d: got %v, %v", due, got, err)
 		}
 		if _, err := ours.Decode(ListNewest, s); err == nil {
-			t.Errorf("due %d: the cursor of one list is taken by another", due)
+			t.Errorf("due %d: the cursor of one list is valid in another", due)
 		}
 		for name, other := range map[string]Cursors{
 			"another project": signed(1, "bank"), "no project": signed(1, ""),
-			"another key": signed(2, "shop"),
-			"no key":      {Project: "shop"},
+			"another key": signed(2, "shop"), "no key": {Project: "shop"},
 		} {
 			if _, err := other.Decode(ListByDue, s); err == nil {
-				t.Errorf("due %d: the cursor is taken with %s", due, name)
+				t.Errorf("due %d: the cursor is valid with %s", due, name)
 			}
 		}
-		refused(t, s, func(text string) error {
+		wantRejected(t, s, func(text string) error {
 			_, err := ours.Decode(ListByDue, text)
 			return err
 		})
 	}
 }
 
-// TestSignedCursorsOfWhatNoRowHas: even with a right signature SQL is not asked for what can be no id of the
-// list.
-func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
+// TestCursorsWithImpossibleIDs checks that a cursor with a valid signature is rejected if no row of the list
+// can have its id.
+func TestCursorsWithImpossibleIDs(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
 	ulid := cursorAt(0).ID
@@ -86,28 +85,29 @@ func TestSignedCursorsOfWhatNoRowHas(t *testing.T) {
 		for _, list := range []byte(lists) {
 			for i, id := range slices.Concat(c.right, c.wrong) {
 				_, err := ours.Decode(list, ours.Encode(list, store.Cursor{ID: id}))
-				if taken := err == nil; taken != (i < len(c.right)) {
-					t.Errorf("list %c: the id %.40q is taken: %v", list, id, taken)
+				if accepted := err == nil; accepted != (i < len(c.right)) {
+					t.Errorf("list %c: the id %.40q is accepted: %v", list, id, accepted)
 				}
 			}
 		}
 	}
 	if _, err := ours.Decode(ListOutcomes, ours.sealed([]byte("o1234"))); err == nil {
-		t.Error("a cursor that is too short is taken")
+		t.Error("a cursor that is too short is accepted")
 	}
 }
 
-func TestOutcomeCursorComesBack(t *testing.T) {
+func TestOutcomeCursor(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
-	for _, c := range []store.OutcomeCursor{{}, {Tx: 1795248000000, Group: 7, Item: 300},
-		{Tx: -1, Group: -1, Item: -1}} {
+	for _, c := range []store.OutcomeCursor{
+		{}, {Tx: 1795248000000, Group: 7, Item: 300}, {Tx: -1, Group: -1, Item: -1},
+	} {
 		s := ours.EncodeOutcome(c)
 		if got, err := ours.DecodeOutcome(s); err != nil || got != c {
 			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
-		// Some have another length, though their signature is right.
-		refused(t, s, func(text string) error {
+		// The last ones have valid signatures and wrong lengths.
+		wantRejected(t, s, func(text string) error {
 			_, err := ours.DecodeOutcome(text)
 			return err
 		}, ours.sealed([]byte{ListOutcomes}), ours.sealed([]byte("o12345678")), ours.sealed(make([]byte, 25)))

@@ -1,11 +1,12 @@
-// Package query has what the two faces of the server share about a request: who makes it, which callbacks and
-// which span of time its parameters name, where in a list it continues, and what is masked in its answer. It
-// also bounds how fast keys may be guessed and how many requests a key may make. Engine and Store are what
-// both faces ask of the engine and of the database; each face adds what it alone asks.
+// Package query has the parts of a request that the API and the UI share: the caller, the callbacks and the
+// time range that the parameters select, the position in a list, and the masking of responses. It also limits
+// how fast keys can be guessed, and how many requests a key can make. Engine and Store are the methods that
+// both call; each of the two adds its own.
 //
-// Everything that is read is checked, with an error for each parameter, so that no text of a caller's making
-// reaches SQL unseen. A filter that is read can be written as an address or as JSON and read again as the
-// same filter. Every limit takes and counts in one step, so that parallel requests cannot pass together, and
-// its memory is bounded however many addresses and keys come. Each process counts for itself. The package
-// knows no HTTP, and authenticates no key.
+// The package validates everything that it reads, and reports an error for each parameter. So a text that a
+// caller invents never reaches SQL unchecked. A filter can be written as a URL or as JSON, and read again as
+// the same filter. Every limit checks and counts in one step, so parallel requests cannot pass together. Its
+// memory is limited, however many addresses and keys there are. Each process counts separately.
+//
+// The package does not know HTTP routes, and does not authenticate keys.
 package query

@@ -16,23 +16,23 @@ import (
 // LabelPrefix begins the name of a filter by a label.
 const LabelPrefix = "label."
 
-// names are the parameters of a filter beside its labels.
+// names are the parameters of a filter, except labels.
 var names = []string{
 	"state", "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "status_code", "reason",
 	"min_attempts", "overdue", "from", "to",
 }
 
-// A Filter is which callbacks a request names.
+// A Filter selects callbacks by the parameters of a request.
 type Filter struct {
 	store.Filter
-	// Endpoint is an endpoint's id or the caller's own; empty: of any, or of none. See Find.
+	// Endpoint is an endpoint's id or external id. Empty: no condition. See Find.
 	Endpoint string
 	// Values are the parameters that were read.
 	Values url.Values
 }
 
-// Filter reads the parameters of a filter. Reasons are any text: a caller that must not name an unknown one
-// says so itself.
+// Filter reads the parameters of a filter. It accepts any text as a reason: the API rejects unknown reasons,
+// the UI does not.
 func (v *Values) Filter(now int64) (f Filter) {
 	f.Filter = store.Filter{
 		Kind:        store.Kind(v.OneOf("kind", string(store.Notify), string(store.Poll))),
@@ -57,13 +57,13 @@ func (v *Values) Filter(now int64) (f Filter) {
 		}
 	}
 	if f.Class != "" && !slices.Contains(store.Classes[:], f.Class) {
-		v.Add("class", "is not a class of attempts")
+		v.Add("class", "is not a known class")
 	}
 	f.Labels = v.labels()
 	return f
 }
 
-// labels reads the filters by labels' values.
+// labels reads the filters by label values.
 func (v *Values) labels() map[string]string {
 	labels := make(map[string]string)
 	for name := range v.Values {
@@ -75,16 +75,16 @@ func (v *Values) labels() map[string]string {
 		labels[label] = ""
 	}
 	if len(labels) > MaxLabels {
-		v.Add("label", fmt.Sprintf("may be given for at most %d labels", MaxLabels))
+		v.Add("label", fmt.Sprintf("has more than %d labels", MaxLabels))
 		return nil
 	}
 	for label := range labels {
 		if label == "" || CheckText(label, false) != "" {
-			v.Add(LabelPrefix+label, "does not name a label")
+			v.Add(LabelPrefix+label, "has an invalid label name")
 		} else {
 			labels[label] = v.One(LabelPrefix + label)
 		}
-		if labels[label] == "" { // which is an error
+		if labels[label] == "" { // invalid, and already recorded as an error
 			delete(labels, label)
 		}
 	}
@@ -94,8 +94,8 @@ func (v *Values) labels() map[string]string {
 	return labels
 }
 
-// Clean returns the parameters of a filter that an address has, for a page: a field that was left empty says
-// nothing, nor does the space around what was typed, nor any other parameter.
+// Clean returns the filter parameters of a URL for a page. It drops empty fields, surrounding space, other
+// parameters, and values that mean no condition.
 func Clean(from url.Values) url.Values {
 	values := make(url.Values)
 	for name, texts := range from {
@@ -109,16 +109,17 @@ func Clean(from url.Values) url.Values {
 			}
 		}
 	}
-	for name, nothing := range map[string]string{"overdue": "false", "min_attempts": "0"} {
-		if len(values[name]) == 1 && values.Get(name) == nothing {
+	for name, noCondition := range map[string]string{"overdue": "false", "min_attempts": "0"} {
+		if len(values[name]) == 1 && values.Get(name) == noCondition {
 			values.Del(name)
 		}
 	}
 	return values
 }
 
-// Find fills in the endpoint that is named. Callbacks of one that was deleted are found by its id; the
-// caller's own id may belong to another endpoint by now. store.ErrNotFound: there is none.
+// Find looks up the endpoint of the filter. A deleted endpoint is found by its id, so that its callbacks can
+// still be listed. Its external id may belong to another endpoint by now. An unknown endpoint is
+// store.ErrNotFound.
 func (f *Filter) Find(ctx context.Context, project string, in Store) error {
 	if id, ok := store.BareID(store.EndpointPrefix, f.Endpoint); ok || f.Endpoint == "" {
 		f.EndpointID = id
@@ -129,14 +130,14 @@ func (f *Filter) Find(ctx context.Context, project string, in Store) error {
 	return err
 }
 
-// Empty says whether there is no condition: then every callback is named.
+// Empty reports whether the filter has no condition, so that it selects every callback.
 func (f *Filter) Empty() bool {
 	conditions := f.Filter
 	conditions.Now, conditions.Limit, conditions.After, conditions.ByDue = 0, 0, nil, false
 	return f.Endpoint == "" && reflect.DeepEqual(conditions, store.Filter{})
 }
 
-// JSON is the filter as the API writes it.
+// JSON returns the filter as JSON, as the API writes it.
 func (f *Filter) JSON() store.JSONText {
 	members, labels := make(map[string]any), make(map[string]string)
 	for name, values := range f.Values {
@@ -163,17 +164,17 @@ func (f *Filter) JSON() store.JSONText {
 	}
 	text, err := json.Marshal(members)
 	if err != nil {
-		panic(err) // texts and numbers can always be encoded
+		panic(err) // strings and numbers can always be encoded
 	}
 	return store.JSONText(text)
 }
 
-// FormatTime writes a moment as the API does.
+// FormatTime writes a time as the API does.
 func FormatTime(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// FromJSON returns the parameters of a filter that is kept as JSON. ok is false for a text that is no JSON
+// FromJSON returns the parameters of a filter that is stored as JSON. ok is false if the text is not a JSON
 // object.
 func FromJSON(text store.JSONText) (values url.Values, ok bool) {
 	var members map[string]any
@@ -198,7 +199,7 @@ func FromJSON(text store.JSONText) (values url.Values, ok bool) {
 	return values, true
 }
 
-// parameter writes a value of JSON as a parameter.
+// parameter formats a JSON value as a parameter.
 func parameter(value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -208,7 +209,7 @@ func parameter(value any) string {
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return "" // what came from JSON can be made JSON again
+		return "" // not reached: the value was decoded from JSON
 	}
 	return string(text)
 }

@@ -7,141 +7,145 @@ import (
 	"time"
 )
 
-// The limits of one account of guesses.
+// Limits of one source of guesses.
 var (
-	// told are the wrong keys that are answered as such: ten in a row, then ten a minute.
-	told = terms{every: 6 * time.Second, burst: 10}
-	// seen are the keys that are looked up: two thousand in a row, then one a second.
-	seen = terms{every: time.Second, burst: 2000}
+	// answeredLimit limits the invalid keys that get the answer "invalid": ten at once, then ten a minute.
+	answeredLimit = bucketLimit{every: 6 * time.Second, burst: 10}
+	// lookupLimit limits the keys that are looked up: two thousand at once, then one a second.
+	lookupLimit = bucketLimit{every: time.Second, burst: 2000}
 )
 
-// startBytes is how much of a key's text says which key is guessed around: dk_ and five of its 32 characters.
+// startBytes is the length of the beginning of a key by which guesses are counted: dk_ and five of the other
+// 32 characters.
 const startBytes = 8
 
-// Guesses slows the guessing of keys down, by network and by the beginning of the key. It is safe for
-// concurrent use; the zero value is ready.
+// Guesses slows down the guessing of API keys. It counts guesses by network and by the beginning of the key.
+// It is safe for concurrent use, and the zero value is ready.
 //
-// A right key and a guess look alike until the key is looked up. If every key were looked up, and only the
-// answer to a wrong one changed, a guesser would take each other answer for a hit and lose nothing. So
-// look-ups are bounded too, at a number that is far higher: a right key passes although its network has just
-// been used for guessing. Beyond it, one key a second is looked up, and what is not is refused. That bounds
-// what guesses cost as well.
+// Two limits apply. Beyond answeredLimit, an invalid key gets the answer "try again later" instead of
+// "invalid". Keys are still looked up, so a valid key passes even from a network that was just used for
+// guessing. If this were the only limit, a guesser could read any other answer as a hit, and would lose
+// nothing. So lookupLimit, which is much higher, also limits the look-ups. Beyond it a key is rejected
+// without a look-up. This also limits the cost of guesses.
 //
-// A key that was right is remembered for its network, and passes there whatever others do. Were it remembered
-// for all networks, guessers would have the keys in use confirmed at any speed. By its beginning it does pass
-// from all networks: a guesser that knows how a key begins could otherwise lock its new addresses out.
+// A key that was valid is remembered together with its network, and then always passes from there. It is not
+// remembered for all networks, because then guessers could confirm keys in use at any speed. It is remembered
+// for all networks only against the limit of its beginning. Otherwise a guesser that knows the beginning of a
+// key could lock out the key's new addresses.
 //
-// A guesser with many networks has accounts forgotten, its own oldest ones first, and locks no other network
-// out.
+// Memory is limited. A guesser with many networks evicts its own oldest sources first, and locks out no other
+// network.
 type Guesses struct {
-	mu       sync.Mutex
-	accounts recent[account, spent]
-	proven   recent[proof, struct{}]
+	mu      sync.Mutex
+	sources recent[source, tokens]
+	valid   recent[validKey, struct{}]
 }
 
-// An account is a network that tries keys, or a beginning that keys are tried with; the other field is zero.
-type account struct {
+// A source is a network that tries keys, or the beginning of the tried keys. The other field is zero.
+type source struct {
 	network netip.Prefix
 	start   [startBytes]byte
 }
 
-// spent is what an account has left.
-type spent struct{ told, seen bucket }
+// tokens are the remaining answers and look-ups of a source.
+type tokens struct{ answered, lookups bucket }
 
-// A proof is a key that was right, from a network; the zero network: from any.
-type proof struct {
+// A validKey is a key that was valid from a network. The zero network stands for all networks.
+type validKey struct {
 	network netip.Prefix
 	hash    [sha256.Size]byte
 }
 
-// A try is one key that was given. accounts are those that it is counted in.
-type try struct {
-	proofs   [2]proof
-	accounts []account
-	// wait is how long it would take until a wrong key is told; zero: it is told.
+// A check is the check of one key.
+type check struct {
+	// validKeys are the key with its network, and the key with the zero network.
+	validKeys [2]validKey
+	// sources are the sources in which the key counts as a guess.
+	sources []source
+	// wait is the time until the answer may be "invalid". Zero: now.
 	wait time.Duration
 }
 
-// Try has look say whether a key is right, which came from an address and has the hash. look is not called
-// when too many wrong keys came before. wait is not zero when the answer may not say whether the key is
-// wrong: the next one may come after it. An error of look is returned, and counts as no guess. All without a
-// known address share one.
+// Try checks a key from an address. look looks the key up by its hash; Try does not call it beyond the limit
+// of look-ups. A wait that is not zero means that the answer must not say whether the key is valid, and that
+// the caller may try again after it. Try returns an error of look, and does not count it as a guess. All
+// callers without a known address share one source.
 func (g *Guesses) Try(
 	address netip.Addr, key string, look func(hash [sha256.Size]byte) (right bool, err error),
 ) (right bool, wait time.Duration, err error) {
 	hash, network := sha256.Sum256([]byte(key)), networkOf(address)
-	t := try{proofs: [2]proof{{network, hash}, {hash: hash}}}
-	if wait := g.begin(&t, key); wait > 0 {
+	c := check{validKeys: [2]validKey{{network, hash}, {hash: hash}}}
+	if wait := g.begin(&c, key); wait > 0 {
 		return false, wait, nil
 	}
 	right, err = look(hash)
-	g.end(&t, right, err != nil)
+	g.end(&c, right, err != nil)
 	if right || err != nil {
 		return right, 0, err
 	}
-	return false, t.wait, nil
+	return false, c.wait, nil
 }
 
-// begin counts a guess in every account that the key is not proven for, or returns how long the guess must
-// wait.
-func (g *Guesses) begin(t *try, key string) (wait time.Duration) {
+// begin counts a guess in each source for which the key is not known to be valid, or returns how long the
+// guess must wait. It counts before the look-up, so that parallel guesses cannot pass together.
+func (g *Guesses) begin(c *check, key string) (wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	accounts := [2]account{{network: t.proofs[0].network}, {}}
-	copy(accounts[1].start[:], key)
-	for i, a := range accounts {
-		if _, proven := g.proven.get(t.proofs[i]); !proven {
-			t.accounts = append(t.accounts, a)
+	sources := [2]source{{network: c.validKeys[0].network}, {}}
+	copy(sources[1].start[:], key)
+	for i, s := range sources {
+		if _, valid := g.valid.get(c.validKeys[i]); !valid {
+			c.sources = append(c.sources, s)
 		}
 	}
-	if len(t.accounts) == 0 {
+	if len(c.sources) == 0 {
 		return 0
 	}
 	now := time.Now()
-	for _, a := range t.accounts {
-		s, _ := g.accounts.get(a)
-		wait = max(wait, s.seen.wait(seen, now))
-		t.wait = max(t.wait, s.told.wait(told, now))
+	for _, s := range c.sources {
+		left, _ := g.sources.get(s)
+		wait = max(wait, left.lookups.wait(lookupLimit, now))
+		c.wait = max(c.wait, left.answered.wait(answeredLimit, now))
 	}
 	if wait == 0 {
-		g.count(t, 1, now)
+		g.count(c, 1, now)
 	}
 	return wait
 }
 
-// end gives the guess back where it was none.
-func (g *Guesses) end(t *try, right, failed bool) {
-	if len(t.accounts) == 0 && right {
+// end undoes the count if the key was valid or could not be looked up, and remembers or forgets the key.
+func (g *Guesses) end(c *check, right, failed bool) {
+	if len(c.sources) == 0 && right {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if right || failed {
-		g.count(t, -1, time.Now())
+		g.count(c, -1, time.Now())
 	}
-	for _, p := range t.proofs {
+	for _, k := range c.validKeys {
 		if right {
-			g.proven.put(p, struct{}{})
+			g.valid.put(k, struct{}{})
 		} else if !failed {
-			g.proven.forget(p) // it was revoked
+			g.valid.forget(k) // the key was revoked
 		}
 	}
 }
 
-// count takes n guesses from every account of a try. The mutex is held.
-func (g *Guesses) count(t *try, n int, now time.Time) {
-	for _, a := range t.accounts {
-		s, _ := g.accounts.get(a)
-		s.seen = s.seen.less(n, seen, now)
-		if t.wait == 0 {
-			s.told = s.told.less(n, told, now)
+// count takes n tokens from each source of a check; a negative n returns them. The caller holds the mutex.
+func (g *Guesses) count(c *check, n int, now time.Time) {
+	for _, s := range c.sources {
+		left, _ := g.sources.get(s)
+		left.lookups = left.lookups.less(n, lookupLimit, now)
+		if c.wait == 0 {
+			left.answered = left.answered.less(n, answeredLimit, now)
 		}
-		g.accounts.put(a, s)
+		g.sources.put(s, left)
 	}
 }
 
-// networkOf returns the network that shares an account: one address of IPv4, however it is written, and a /64
-// of IPv6, whatever its zone, which is what one customer has. That of no address is the zero network.
+// networkOf returns the network of a source: one IPv4 address in any notation, or an IPv6 /64 in any zone,
+// which is what one customer usually has. An invalid address has the zero network.
 func networkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap()
 	network, err := a.Prefix(min(a.BitLen(), 64))

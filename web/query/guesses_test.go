@@ -15,13 +15,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// wrong looks a key up that is none.
+// wrong is the look-up of an invalid key.
 func wrong([sha256.Size]byte) (bool, error) { return false, nil }
 
-// right looks a right key up.
+// right is the look-up of a valid key.
 func right([sha256.Size]byte) (bool, error) { return true, nil }
 
-// from is an address, the zero one where the text is none.
+// from parses an address. Other texts are the zero address.
 func from(text string) netip.Addr {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
@@ -30,32 +30,32 @@ func from(text string) netip.Addr {
 	return a
 }
 
-// unseen must not be called.
-func unseen(t *testing.T) func([sha256.Size]byte) (bool, error) {
+// noLookup fails the test if it is called.
+func noLookup(t *testing.T) func([sha256.Size]byte) (bool, error) {
 	return func([sha256.Size]byte) (bool, error) {
 		t.Helper()
-		t.Error("the key is looked up")
+		t.Error("the key was looked up")
 		return false, nil
 	}
 }
 
-// guess tries a wrong key, and says whether it is told.
+// guess tries an invalid key, and reports whether the answer is "invalid".
 func (g *Guesses) guess(t *testing.T, address, key string) bool {
 	t.Helper()
 	ok, wait, err := g.Try(from(address), key, wrong)
 	if ok || err != nil {
-		t.Fatalf("a wrong key: %v, %v", ok, err)
+		t.Fatalf("an invalid key: %v, %v", ok, err)
 	}
 	return wait == 0
 }
 
-func TestGuessesAreToldSlowly(t *testing.T) {
+func TestAnswersAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Guesses
 		for i := range 100 {
-			if was := g.guess(t, "192.0.2.1", fmt.Sprint(i)); was != (i < 10) {
-				t.Fatalf("guess %d is told: %v", i+1, was)
+			if answered := g.guess(t, "192.0.2.1", fmt.Sprint(i)); answered != (i < 10) {
+				t.Fatalf("guess %d is answered: %v", i+1, answered)
 			}
 		}
 		_, wait, _ := g.Try(from("192.0.2.1"), "x", wrong)
@@ -64,22 +64,22 @@ func TestGuessesAreToldSlowly(t *testing.T) {
 		}
 		time.Sleep(wait - 1)
 		if g.guess(t, "192.0.2.1", "x") {
-			t.Error("a guess before its time is told")
+			t.Error("a guess before the end of the wait is answered")
 		}
 		time.Sleep(time.Nanosecond)
 		if !g.guess(t, "192.0.2.1", "x") || g.guess(t, "192.0.2.1", "x") {
-			t.Error("after the wait one guess is told, and no more")
+			t.Error("after the wait exactly one guess must be answered")
 		}
 	})
 }
 
-// TestParallelGuessesAreCountedFirst: a guess is counted before its key is looked up, so that of many at the
-// same time no more are told than one after the other.
-func TestParallelGuessesAreCountedFirst(t *testing.T) {
+// TestParallelGuesses checks that a guess is counted before its key is looked up. So parallel guesses get no
+// more answers than sequential ones.
+func TestParallelGuesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Guesses
-		var told atomic.Int64
+		var answered atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
@@ -88,47 +88,48 @@ func TestParallelGuessesAreCountedFirst(t *testing.T) {
 					return false, nil
 				})
 				if wait == 0 {
-					told.Add(1)
+					answered.Add(1)
 				}
 			})
 		}
 		wg.Wait()
-		if told.Load() != 10 {
-			t.Errorf("%d guesses are told", told.Load())
+		if answered.Load() != 10 {
+			t.Errorf("%d guesses are answered, want 10", answered.Load())
 		}
 	})
 }
 
-// TestGuessesShareAnAccount: how many of eleven guesses are told, of which the n-th has the n-th address and
-// key.
-func TestGuessesShareAnAccount(t *testing.T) {
+// TestSources runs testdata/guesses.txt. A line is a pattern of keys and one of addresses. Of eleven guesses,
+// guess n has key n and address n. The answer is the number of answered guesses: 10 if all share a source.
+func TestSources(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/guesses.txt", func(line string) (answer string) {
 		synctest.Test(t, func(t *testing.T) {
 			key, address, _ := strings.Cut(line, " from ")
 			var g Guesses
-			told := 0
+			answered := 0
 			for i := range 11 {
 				if g.guess(t, nth(address, i), nth(key, i)) {
-					told++
+					answered++
 				}
 			}
-			answer = fmt.Sprintf("%d are told", told)
+			answer = fmt.Sprintf("%d answered", answered)
 		})
 		return answer
 	})
 }
 
-// nth puts a number in the place for it; of two texts it is one or the other by turns.
+// nth returns text i of a pattern. {n} stands for the number; "A or B" alternates.
 func nth(text string, i int) string {
 	texts := strings.Split(text, " or ")
 	text = texts[i%len(texts)]
 	return strings.NewReplacer("{n}", fmt.Sprint(i), "{00000}", fmt.Sprintf("%05d", i)).Replace(text)
 }
 
-// A right key passes though 1,999 wrong ones came from its network and around it. After that it passes where
-// it was right before; elsewhere one key a second is looked up.
-func TestRightKeysAreUnharmed(t *testing.T) {
+// TestValidKeysPass checks that a valid key passes although 1,999 invalid keys with its beginning came from
+// its network. Beyond the limit of look-ups it passes only where it was valid before. Elsewhere one key a
+// second is looked up.
+func TestValidKeysPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const here, there, elsewhere, key = "192.0.2.1", "192.0.2.2", "192.0.2.3", "dk_abcdefgh"
@@ -140,7 +141,7 @@ func TestRightKeysAreUnharmed(t *testing.T) {
 				t.Errorf("%s from %s: %v, after %s, %v", key, address, ok, wait, err)
 			}
 		}
-		for i := range seen.burst - 1 {
+		for i := range lookupLimit.burst - 1 {
 			g.guess(t, here, fmt.Sprint(key[:startBytes], i))
 		}
 		passes(here, key, true)
@@ -148,29 +149,29 @@ func TestRightKeysAreUnharmed(t *testing.T) {
 			g.guess(t, here, "dk_abcde")
 		}
 		passes(here, key, true)
-		passes(there, key, true) // that a key was right counts for its beginning from anywhere
+		passes(there, key, true) // a key that was valid passes the limit of its beginning from every network
 		passes(elsewhere, "dk_abcdeother", false)
 		passes(here, "dk_zzz", false)
-		if _, wait, _ := g.Try(from(here), "dk_zzz", unseen(t)); wait != time.Second {
-			t.Errorf("the next look-up is after %s", wait)
+		if _, wait, _ := g.Try(from(here), "dk_zzz", noLookup(t)); wait != time.Second {
+			t.Errorf("the next look-up is in %s", wait)
 		}
 		time.Sleep(time.Second)
 		passes(here, "dk_zzz", true)
 	})
 }
 
-// What was no guess is not counted: a right key, and one that could not be looked up.
-func TestWhatIsNoGuessIsNotCounted(t *testing.T) {
+// TestOnlyGuessesCount checks that a valid key is not counted, and neither is a failed look-up.
+func TestOnlyGuessesCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Guesses
 		down := errors.New("down")
-		for i := range 3 * seen.burst {
-			if ok, wait, err := g.Try(from("192.0.2.1"), fmt.Sprint(i), right); !ok || wait != 0 ||
-				err != nil {
-				t.Fatalf("a right key: %v, %s, %v", ok, wait, err)
+		for i := range 3 * lookupLimit.burst {
+			ok, wait, err := g.Try(from("192.0.2.1"), fmt.Sprint(i), right)
+			if !ok || wait != 0 || err != nil {
+				t.Fatalf("a valid key: %v, %s, %v", ok, wait, err)
 			}
-			_, _, err := g.Try(from("192.0.2.1"), "x", func([sha256.Size]byte) (bool, error) {
+			_, _, err = g.Try(from("192.0.2.1"), "x", func([sha256.Size]byte) (bool, error) {
 				return false, down
 			})
 			if !errors.Is(err, down) {
@@ -178,48 +179,50 @@ func TestWhatIsNoGuessIsNotCounted(t *testing.T) {
 			}
 		}
 		for i := range 11 {
-			if was := g.guess(t, "192.0.2.1", "x"); was != (i < 10) {
-				t.Errorf("guess %d is told: %v", i+1, was)
+			if answered := g.guess(t, "192.0.2.1", "x"); answered != (i < 10) {
+				t.Errorf("guess %d is answered: %v", i+1, answered)
 			}
 		}
 	})
 }
 
-// A key that was right and is not any more is a guess like others from then on.
-func TestARevokedKeyIsAGuess(t *testing.T) {
+// TestRevokedKeys checks that a revoked key counts as a guess.
+func TestRevokedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Guesses
 		if ok, _, _ := g.Try(from("192.0.2.1"), "key", right); !ok {
-			t.Fatal("a right key is refused")
+			t.Fatal("a valid key is rejected")
 		}
 		for i := range 12 {
-			if was := g.guess(t, "192.0.2.1", "key"); was != (i < 11) { // the first one is not counted
-				t.Errorf("guess %d is told: %v", i+1, was)
+			// The first guess is not counted: the key was still known to be valid.
+			if answered := g.guess(t, "192.0.2.1", "key"); answered != (i < 11) {
+				t.Errorf("guess %d is answered: %v", i+1, answered)
 			}
 		}
 	})
 }
 
-// A guesser with many networks has its own accounts forgotten, locks nobody out, and fills no memory.
-func TestGuessersAreBounded(t *testing.T) {
+// TestMemoryIsLimited checks that a guesser with many networks evicts only its own sources, locks out no
+// other network, and does not fill the memory.
+func TestMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Guesses
 		for i := range 5 * maxRecent {
 			g.guess(t, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255), fmt.Sprintf("%08d", i))
 			if i%(maxRecent/4) == 0 {
-				g.guess(t, "192.0.2.1", "the guesser") // an account that is used again and again is kept
+				g.guess(t, "192.0.2.1", "the guesser") // a source in constant use is kept
 			}
 		}
-		if n := len(g.accounts.young) + len(g.accounts.old); n > 2*maxRecent {
-			t.Errorf("%d accounts are remembered", n)
+		if n := len(g.sources.young) + len(g.sources.old); n > 2*maxRecent {
+			t.Errorf("%d sources are remembered", n)
 		}
-		if g.guess(t, "192.0.2.1", "a guesser that goes on") {
-			t.Error("an account in use is forgotten")
+		if g.guess(t, "192.0.2.1", "another guess") {
+			t.Error("a source in use was evicted")
 		}
-		if !g.guess(t, "198.51.100.1", "somebody else") {
-			t.Error("a network that never guessed is slowed down")
+		if !g.guess(t, "198.51.100.1", "first guess") {
+			t.Error("a network without earlier guesses is slowed down")
 		}
 	})
 }

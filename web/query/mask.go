@@ -6,26 +6,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Mask is shown in place of a value that is a credential.
+// Mask replaces a credential in responses.
 const Mask = "***"
 
-// MaskHeaders returns headers without the credentials in them.
+// MaskHeaders returns headers with their credentials masked.
 func MaskHeaders(headers []store.Header) []store.Header {
-	shown := make([]store.Header, len(headers))
+	masked := make([]store.Header, len(headers))
 	for i, h := range headers {
 		if store.IsSensitiveHeader(h.Name) && h.Value != "" {
 			h.Value = Mask
 		}
-		shown[i] = h
+		masked[i] = h
 	}
-	return shown
+	return masked
 }
 
-// Masked says whether a header that was given has the mask for a credential. It must not be kept: the caller
-// saw the mask and sent it back.
+// Masked reports whether the value of a header with a credential is the mask. Such a value must not be
+// stored: the caller got it from a response and sent it back.
 func Masked(h store.Header) bool { return h.Value == Mask && store.IsSensitiveHeader(h.Name) }
 
-// SafeCell keeps a text that a sender wrote from being a formula where a CSV file is opened.
+// SafeCell escapes a text from a sender so that a spreadsheet does not read it as a formula.
 func SafeCell(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell

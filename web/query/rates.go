@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// Rates bounds how many requests each key makes a second, in this process. A second's worth may come at once.
-// It is safe for concurrent use; nil bounds nothing.
+// Rates limits the requests per second of each key in this process. The requests of one second may come at
+// once. It is safe for concurrent use. A nil Rates has no limit.
 type Rates struct {
-	terms terms
+	limit bucketLimit
 	mu    sync.Mutex
 	keys  recent[string, bucket]
 }
 
-// NewRates bounds each key to that many requests a second, at most a million; 0: to none.
+// NewRates returns a limit for each key of perSecond requests, at most a million. 0: no limit.
 func NewRates(perSecond int) *Rates {
 	if perSecond <= 0 {
 		return nil
 	}
-	return &Rates{terms: terms{every: time.Second / time.Duration(perSecond), burst: perSecond}}
+	return &Rates{limit: bucketLimit{every: time.Second / time.Duration(perSecond), burst: perSecond}}
 }
 
-// Take counts a request of the key that has the id, or returns how long it must wait; zero: it may go on.
+// Take counts a request of the key with that id, or returns how long the request must wait. Zero: it may
+// proceed.
 func (r *Rates) Take(id string) (wait time.Duration) {
 	if r == nil {
 		return 0
@@ -30,45 +31,45 @@ func (r *Rates) Take(id string) (wait time.Duration) {
 	defer r.mu.Unlock()
 	now := time.Now()
 	b, _ := r.keys.get(id)
-	wait = b.wait(r.terms, now)
+	wait = b.wait(r.limit, now)
 	if wait == 0 {
-		r.keys.put(id, b.less(1, r.terms, now))
+		r.keys.put(id, b.less(1, r.limit, now))
 	}
 	return wait
 }
 
-// terms are how a bucket fills: by one each every, up to burst.
-type terms struct {
+// A bucketLimit says how a bucket fills: one token each every, up to burst tokens.
+type bucketLimit struct {
 	every time.Duration
 	burst int
 }
 
-// A bucket holds tokens. It is the time at which it is full again; the zero value is full.
+// A bucket holds tokens. Its value is the time at which it is full again; the zero value is full.
 type bucket time.Time
 
-// wait returns how long it takes until the bucket has a token; zero: it has one.
-func (b bucket) wait(t terms, now time.Time) time.Duration {
-	after := time.Time(b.less(1, t, now)).Sub(now)
-	return max(after-time.Duration(t.burst)*t.every, 0)
+// wait returns the time until the bucket has a token. Zero: it has one.
+func (b bucket) wait(l bucketLimit, now time.Time) time.Duration {
+	after := time.Time(b.less(1, l, now)).Sub(now)
+	return max(after-time.Duration(l.burst)*l.every, 0)
 }
 
-// less returns the bucket with n tokens less; a negative n gives tokens back.
-func (b bucket) less(n int, t terms, now time.Time) bucket {
+// less returns the bucket with n tokens less. A negative n returns tokens.
+func (b bucket) less(n int, l bucketLimit, now time.Time) bucket {
 	full := time.Time(b)
 	if full.Before(now) {
 		full = now
 	}
-	return bucket(full.Add(time.Duration(n) * t.every))
+	return bucket(full.Add(time.Duration(n) * l.every))
 }
 
-// maxRecent is half of the entries that a recent map has at most.
+// maxRecent is half of the maximum number of entries in a recent map.
 const maxRecent = 10_000
 
-// recent is a map that forgets the entries that were used longest ago. An entry is kept as long as fewer than
-// maxRecent others are used after it. The zero value is ready.
+// A recent is a map that evicts the entries that were not used for the longest time. It keeps an entry as
+// long as fewer than maxRecent others are used after it. The zero value is ready.
 type recent[K comparable, V any] struct{ young, old map[K]V }
 
-// get returns the key's value, which counts as a use.
+// get returns the value of a key. It counts as a use.
 func (r *recent[K, V]) get(key K) (V, bool) {
 	value, ok := r.young[key]
 	if ok {
@@ -81,7 +82,7 @@ func (r *recent[K, V]) get(key K) (V, bool) {
 	return value, ok
 }
 
-// put keeps a value.
+// put stores a value.
 func (r *recent[K, V]) put(key K, value V) {
 	if _, there := r.young[key]; !there && len(r.young) >= maxRecent || r.young == nil {
 		r.young, r.old = make(map[K]V), r.young

@@ -28,7 +28,7 @@ func TestRates(t *testing.T) {
 	})
 }
 
-func TestNoRates(t *testing.T) {
+func TestNoLimit(t *testing.T) {
 	t.Parallel()
 	r := NewRates(0)
 	for range 1000 {
@@ -38,7 +38,7 @@ func TestNoRates(t *testing.T) {
 	}
 }
 
-func TestRatesAreBounded(t *testing.T) {
+func TestRatesMemoryIsLimited(t *testing.T) {
 	t.Parallel()
 	r := NewRates(1)
 	for i := range 5 * maxRecent {

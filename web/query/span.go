@@ -2,48 +2,49 @@ package query
 
 import (
 	"time"
-	_ "time/tzdata" // an image that has nothing but the program knows no zones
+	_ "time/tzdata" // an image with only the program has no time zones
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Span is a span of time, From <= t < To, in Unix milliseconds.
+// A Span is a time range, From <= t < To, in Unix milliseconds.
 type Span struct{ From, To int64 }
 
-// Zone returns a time zone by its name in the IANA database; none: UTC.
+// Zone reads a time zone by its name in the IANA database. Not given: UTC.
 func (v *Values) Zone(name string) *time.Location {
 	text := v.One(name)
 	if text == "" {
 		return time.UTC
 	}
 	zone, err := time.LoadLocation(text)
-	if err != nil || text == "Local" { // Local is the server's, and means something else on the next one
-		v.Add(name, "is not a time zone, such as Asia/Shanghai")
+	if err != nil || text == "Local" { // Local depends on the server
+		v.Add(name, "is not a time zone; use a name such as Asia/Shanghai")
 		return time.UTC
 	}
 	return zone
 }
 
-// Moment returns a moment, or nil where it is not given. A date is the beginning of that day in the zone.
+// Moment reads a time or a date, which is the beginning of that day in the zone. It returns nil if it is not
+// given.
 func (v *Values) Moment(name string, zone *time.Location) *int64 {
 	text := v.One(name)
 	if text == "" {
 		return nil
 	}
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		// Where clocks are put forward at midnight the day begins later, and Date says when.
+		// If the clocks go forward at midnight the day begins later. Date handles this.
 		return new(time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone).UnixMilli())
 	}
 	ms, ok := v.Time(text)
 	if !ok {
-		v.Add(name, `must be a date, such as "2026-11-21", or a time as RFC 3339 writes it`)
+		v.Add(name, `must be a date, such as "2026-11-21", or an RFC 3339 time`)
 		return nil
 	}
 	return &ms
 }
 
-// SpanOf returns the span between two moments, and what is wrong with its beginning, or nothing. It ends at
-// end where no end is given.
+// SpanOf returns the time range between two times, and what is wrong with its beginning, or "". Without to it
+// ends at end.
 func SpanOf(from, to *int64, end int64) (s Span, wrong string) {
 	if to != nil {
 		end = *to
@@ -58,15 +59,16 @@ func SpanOf(from, to *int64, end int64) (s Span, wrong string) {
 }
 
 const (
-	// MaxGroups is the most groups of books that are counted, MaxDays the most days that they are kept by.
+	// MaxGroups is the maximum number of groups of a reconciliation. MaxDays is the maximum number of days if
+	// the groups are days.
 	MaxGroups = 10_000
 	MaxDays   = 1000
 )
 
-// Total adds books up.
-func Total(books []store.Reconciliation) (total store.Reconciliation) {
-	for i := range books {
-		b := &books[i]
+// Total adds up the counts of all groups.
+func Total(groups []store.Reconciliation) (total store.Reconciliation) {
+	for i := range groups {
+		b := &groups[i]
 		total.Accepted += b.Accepted
 		total.Succeeded += b.Succeeded
 		total.Dead += b.Dead

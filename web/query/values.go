@@ -15,64 +15,64 @@ import (
 )
 
 const (
-	// DefaultLimit and MaxLimit bound the page of a list.
+	// DefaultLimit and MaxLimit are the default and maximum number of rows of a page.
 	DefaultLimit = 50
 	MaxLimit     = 500
-	// maxRepeats is how often a parameter may be given, and MaxLabels how many labels may be filters
-	// together: each is a part of an SQL statement, whose size is bounded.
+	// maxRepeats is the maximum number of values of a parameter. MaxLabels is the maximum number of label
+	// filters. Each value becomes a part of an SQL statement, whose size is limited.
 	maxRepeats = 20
 	MaxLabels  = 20
-	// maxFindings is the most errors that one request names, so that a request cannot make its own answer
+	// maxFindings is the maximum number of errors in a response, so that a request cannot make its response
 	// long.
 	maxFindings = 100
 )
 
-// What is wrong with a parameter, where a face may say it in other words.
+// Error messages of parameters. The API and the UI also use some of them.
 const (
-	BadTime   = `must be a time as RFC 3339 writes it, such as "2026-11-21T08:00:00.000Z"`
+	BadTime   = `must be an RFC 3339 time, such as "2026-11-21T08:00:00.000Z"`
 	Needed    = "is required"
 	Unordered = "must not be later than to"
 	repeated  = "is a duplicate parameter"
 )
 
-// Values are the parameters of one request. Each method reads one, notes what is wrong with it, and then
-// returns the zero value. A parameter may be given once, unless it is read with All.
+// Values are the parameters of one request. Each method reads one parameter. If it is invalid, the method
+// records an error and returns the zero value. A parameter may have one value, unless All reads it.
 type Values struct {
 	url.Values
-	// Invalid is what was wrong so far.
+	// Invalid has the errors so far.
 	Invalid []store.FieldError
-	// Time reads a moment into Unix milliseconds.
+	// Time parses a time into Unix milliseconds.
 	Time func(text string) (ms int64, ok bool)
-	// Cursors are those of the list that is read: see Page.
+	// Cursors are the cursors of the list that is read; see Page.
 	Cursors Cursors
 
 	known map[string]bool
 }
 
-// NewValues reads parameters whose times are as RFC 3339 writes them.
+// NewValues returns Values whose times are in the format of RFC 3339.
 func NewValues(values url.Values) *Values {
 	return &Values{Values: values, Time: timeInQuery, known: make(map[string]bool)}
 }
 
-// Parse splits a query. Unlike package url it drops nothing: a part that cannot be split is an error.
+// Parse splits a query string. Unlike package url it does not drop invalid parts: they are an error.
 func Parse(raw string) (*Values, error) {
 	values, err := url.ParseQuery(raw)
 	v := NewValues(values)
 	if err != nil {
-		v.Add("query", "is not a query string")
+		v.Add("query", "is not a valid query string")
 		return nil, v.Err()
 	}
 	return v, nil
 }
 
-// Add notes that a parameter is wrong.
+// Add records an error of a parameter.
 func (v *Values) Add(name, message string) {
 	if len(v.Invalid) < maxFindings {
 		v.Invalid = append(v.Invalid, store.FieldError{Field: Printable(name), Message: message})
 	}
 }
 
-// Err returns nil, or the *store.InvalidError of everything that was wrong.
+// Err returns nil, or the *store.InvalidError of all recorded errors.
 func (v *Values) Err() error {
 	if len(v.Invalid) == 0 {
 		return nil
@@ -80,11 +80,11 @@ func (v *Values) Err() error {
 	return &store.InvalidError{Fields: v.Invalid}
 }
 
-// All returns every value of a parameter that is text.
+// All returns every value of a text parameter.
 func (v *Values) All(name string) (texts []string) {
 	v.known[name] = true
 	if len(v.Values[name]) > maxRepeats {
-		v.Add(name, fmt.Sprintf("may be given at most %d times", maxRepeats))
+		v.Add(name, fmt.Sprintf("has more than %d values", maxRepeats))
 		return nil
 	}
 	for _, text := range v.Values[name] {
@@ -92,7 +92,7 @@ func (v *Values) All(name string) (texts []string) {
 		case wrong != "":
 			v.Add(name, wrong)
 		case text == "":
-			// An empty filter is a variable that the caller did not fill. It must not mean "all".
+			// An empty filter is probably a variable that the caller did not fill. It must not mean "all".
 			v.Add(name, "must not be empty")
 		default:
 			texts = append(texts, text)
@@ -101,7 +101,7 @@ func (v *Values) All(name string) (texts []string) {
 	return texts
 }
 
-// One returns the value of a parameter that may be given once, or "".
+// One returns the value of a parameter that may have one value, or "".
 func (v *Values) One(name string) string {
 	if len(v.Values[name]) > 1 {
 		v.known[name] = true
@@ -114,7 +114,7 @@ func (v *Values) One(name string) string {
 	return ""
 }
 
-// Number returns a whole number between the bounds, or otherwise when it is not given.
+// Number returns an integer from least to most, or otherwise if the parameter is not given.
 func (v *Values) Number(name string, least, most, otherwise int) int {
 	text := v.One(name)
 	if text == "" {
@@ -128,7 +128,7 @@ func (v *Values) Number(name string, least, most, otherwise int) int {
 	return n
 }
 
-// Instant returns a moment in Unix milliseconds.
+// Instant returns a time in Unix milliseconds, or zero if the parameter is not given.
 func (v *Values) Instant(name string) (ms int64) {
 	if text := v.One(name); text != "" {
 		var ok bool
@@ -140,7 +140,7 @@ func (v *Values) Instant(name string) (ms int64) {
 	return ms
 }
 
-// Between returns the moments from and to, each zero where it is not given.
+// Between returns the times from and to. Each is zero if it is not given.
 func (v *Values) Between() (from, to int64) {
 	from, to = v.Instant("from"), v.Instant("to")
 	if from != 0 && to != 0 && from > to {
@@ -163,7 +163,7 @@ func (v *Values) Wait(name string, most time.Duration) time.Duration {
 	return d
 }
 
-// OneOf returns a value out of those allowed, or "".
+// OneOf returns one of the allowed values, or "".
 func (v *Values) OneOf(name string, allowed ...string) string {
 	text := v.One(name)
 	if text != "" && !slices.Contains(allowed, text) {
@@ -173,10 +173,10 @@ func (v *Values) OneOf(name string, allowed ...string) string {
 	return text
 }
 
-// Yes returns whether a parameter that is true or false is true.
+// Yes returns the value of a boolean parameter.
 func (v *Values) Yes(name string) bool { return v.OneOf(name, "true", "false") == "true" }
 
-// Unknown refuses every parameter that was not read.
+// Unknown records an error for every parameter that was not read. Call it last.
 func (v *Values) Unknown() {
 	for name := range v.Values {
 		if !v.known[name] {
@@ -199,8 +199,8 @@ func (v *Values) Page(list byte) (limit int, after *store.Cursor) {
 	return limit, after
 }
 
-// CheckText says what is wrong with a text that came from outside, or nothing. Line ends and tabs are allowed
-// where the text may have several lines, other control characters never.
+// CheckText returns what is wrong with a text from outside, or "". If lines is true, the text may have line
+// ends and tabs. It must not have other control characters.
 func CheckText(s string, lines bool) (wrong string) {
 	if !utf8.ValidString(s) {
 		return "is not valid UTF-8"
@@ -213,7 +213,8 @@ func CheckText(s string, lines bool) (wrong string) {
 	return ""
 }
 
-// Printable returns the name of a parameter or a field as it may stand in an answer.
+// Printable returns the name of a parameter or a field as a response may have it: valid UTF-8, and cut at 128
+// bytes.
 func Printable(name string) string {
 	if len(name) > 128 {
 		name = name[:125] + "…"
@@ -221,8 +222,8 @@ func Printable(name string) string {
 	return strings.ToValidUTF8(name, "�")
 }
 
-// ParseTime reads what RFC 3339 allows into Unix milliseconds, rounded up: t and z in lower case too, a space
-// for the T, any zone, any fraction.
+// ParseTime parses an RFC 3339 time into Unix milliseconds, rounded up. It accepts t and z in lower case, a
+// space in place of the T, any zone and any fraction.
 func ParseTime(s string) (ms int64, ok bool) {
 	if len(s) < len("2006-01-02T15:04:05Z") {
 		return 0, false
@@ -238,13 +239,13 @@ func ParseTime(s string) (ms int64, ok bool) {
 		return 0, false
 	}
 	ms = schedule.CeilMillis(t)
-	// Rounding and the zone can lead out of the years that RFC 3339 can write: the answer could not be read.
+	// Rounding or the zone can lead to a year that RFC 3339 cannot represent in a response.
 	year := time.UnixMilli(ms).UTC().Year()
 	return ms, year >= 0 && year <= 9999
 }
 
-// timeInQuery is ParseTime for a query. A plus sign that was not escaped arrives as a space; where only a
-// zone can stand, it is read as a plus sign.
+// timeInQuery is ParseTime for a query string. An unescaped plus sign arrives as a space. Where only a zone
+// is possible, timeInQuery reads the space as a plus sign.
 func timeInQuery(s string) (ms int64, ok bool) {
 	if i := len(s) - len(" 08:00"); i > len("2006-01-02") && s[i] == ' ' {
 		s = s[:i] + "+" + s[i+1:]

@@ -194,7 +194,7 @@ func (u *UI) serve(c *gin.Context, route Route) {
 	}
 	// not before the form was read: until then its sender is what takes long
 	if err == nil && route.most > 0 {
-		err = query.Lift(c.Writer, time.Now().Add(u.Timeout+route.most))
+		err = query.ExtendDeadlines(c.Writer, time.Now().Add(u.Timeout+route.most))
 	}
 	var a *answer
 	if err == nil {
