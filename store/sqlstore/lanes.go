@@ -17,8 +17,9 @@ type laneKey struct{ Project, Key string }
 
 var laneKeyColumns = sqldb.Named[laneKey](`project key`)
 
-// laneIDs returns the ids of the lanes, and makes the missing ones in this transaction. A lane that its
-// project's quota refuses is not in the result; its caller returns store.ErrLaneQuota.
+// laneIDs returns the ids of the lanes, from the cache or from SQL, and makes the missing ones in this
+// transaction. If two transactions make the same lane, the second waits for the first and uses its lane. A
+// lane that its project's quota refuses is not in the result; its caller returns store.ErrLaneQuota.
 func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	ids := make(map[laneKey]int64)
 	var missing []laneKey

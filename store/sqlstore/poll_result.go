@@ -10,21 +10,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
-// A poll tells its result by a callback of kind notify, the result callback. This file makes and accepts it
-// in the transaction that ends the poll. So no poll ends without its result callback, and no result callback
-// exists without its poll's end.
+// A poll reports its result by another callback, the result callback. This file makes it and accepts it in
+// the transaction that ends the poll. So the end and its result callback commit together or not at all, and
+// quotas cannot refuse one.
 
 // resultMembers are the members of a stored result callback.
 func resultMembers(d *store.ResultDraft) members {
 	c := &d.Callback
 	return members{
 		"endpoint_id": &c.EndpointID, "url": &c.URL, "follows": &c.Follows, "method": &c.Method,
-		"headers": &c.Headers, "topic": &c.Topic,
-		"ref": &c.Ref, "lock_key": &c.LockKey, "strict": &c.Strict, "lane": &c.Lane, "labels": &c.Labels,
-		"policy":  &c.Policy,
+		"headers": &c.Headers, "topic": &c.Topic, "ref": &c.Ref, "lock_key": &c.LockKey,
+		"strict": &c.Strict, "lane": &c.Lane, "labels": &c.Labels, "policy": &c.Policy,
 		"success": &c.Success, "signer": &c.Signer, "ladder_base": &c.LadderBase, "version": &c.Version,
-		"content_type": &c.ContentType,
-		"delay_ms":     &d.Delay, "expires_in_ms": &d.ExpiresIn, "supersede": &d.Supersede,
+		"content_type": &c.ContentType, "delay_ms": &d.Delay, "expires_in_ms": &d.ExpiresIn,
+		"supersede": &d.Supersede,
 	}
 }
 
@@ -49,7 +48,7 @@ func decodeResult(text string) (*store.ResultDraft, error) {
 	return d, nil
 }
 
-// An endedPoll is a poll that this transaction has ended, at at.
+// An endedPoll is the id of a poll that this transaction has ended, and when.
 type endedPoll struct {
 	id string
 	at int64
@@ -59,6 +58,7 @@ type endedPoll struct {
 type finishedPoll struct {
 	store.Callback
 	store.PollDetail
+	// at is when it ended, in Unix milliseconds.
 	at int64
 	// Reported is the outcome that the last result callback reported. PollDetail.Outcome is the present one.
 	Reported store.PollOutcome
@@ -82,8 +82,7 @@ func (t *tx) acceptPollResults() error {
 }
 
 // acceptResultsOfEnded accepts the result callbacks of the polls in endedPolls, and empties that list. An
-// accept that fails makes the whole transaction fail: the poll stays open then, and its result is tried
-// again.
+// accept that fails makes the whole transaction fail, so the polls have not ended either.
 func (t *tx) acceptResultsOfEnded() error {
 	at := make(map[string]int64, len(t.endedPolls))
 	for _, e := range t.endedPolls {
@@ -186,14 +185,14 @@ func (p *finishedPoll) mustReport() bool {
 }
 
 // resultOf makes the draft of a poll's result callback. It returns nil if none is needed, or if the stored
-// one cannot be decoded. In that case the poll ends without one; the feed of outcomes still has its end.
+// one cannot be decoded. A poll whose result callback cannot be decoded ends without it; its end is in the
+// feed of outcomes.
 func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	if !p.mustReport() {
 		return nil, nil
 	}
 	d, err := decodeResult(p.Stored)
 	if err != nil {
-		// The poll must still be able to end.
 		t.db.logger.Error("poll ended without its result callback, which cannot be decoded",
 			"callback_id", p.ID, "error", err)
 		return nil, nil

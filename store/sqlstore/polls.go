@@ -46,9 +46,9 @@ func pollColumns(e *acceptEntry) sqldb.Columns {
 	return append(pollFields(&e.out.Callback), pollTexts(e)...)
 }
 
-// registerPolls inserts the rows in polls for drafts of polls. A draft for which an open poll exists is
-// answered with that poll. It returns the drafts whose callbacks are still to be inserted, including those
-// that are no polls.
+// registerPolls inserts the rows in polls for drafts of polls, in the transaction of the accept. A draft for
+// which an open poll exists is answered with that poll. It returns the drafts whose callbacks are still to be
+// inserted, including those that are no polls.
 func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 	first := make(map[string]*acceptEntry)
 	var rest, polls, same []*acceptEntry

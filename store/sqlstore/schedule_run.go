@@ -148,7 +148,8 @@ func (t *tx) runRound(entries []*runEntry) error {
 }
 
 // lockPlanned locks the schedules of the runs, in the order of their ids, and marks the runs that take
-// effect.
+// effect. A second dispatcher with the same run waits for the lock, then finds a later next_at, and its run
+// loses.
 func (t *tx) lockPlanned(entries []*runEntry) error {
 	byID := make(map[string]*runEntry, len(entries))
 	for _, e := range entries {
