@@ -50,7 +50,9 @@ type generation struct {
 	kept atomic.Int64
 	// busy holds one token: this process checks and rebuilds once at a time.
 	busy chan struct{}
-	mu   sync.Mutex
+
+	mu sync.Mutex
+	// meta is the row of the generation that this process uses.
 	meta store.IndexMeta
 }
 
