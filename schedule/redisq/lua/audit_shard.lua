@@ -1,19 +1,21 @@
--- audit checks, and mends, one page of one structure: each record against the three places, each place against its
--- record, each lane's in-flight count against its leases and its times against the clock, each waiter against its place. Locks that ended long ago, and
--- waiters that have not asked for a day, are forgotten.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS LOCKS WAITERS WAITING QUARANTINE
+-- audit checks and repairs one page of one structure: each record against the three places, each place
+-- against its record, each lane's count of leases against the leases and its times against the clock, each
+-- waiter against its place. It removes expired locks, and waiters that have not asked for a day.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES
+-- KEYS: CLAIMS LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
--- Phase is records, delay, ready, claims, leases, lanes, breakers, locks or waiters; cursor as HSCAN and ZSCAN have it.
+-- PHASE is records, delay, ready, claims, leases, lanes, breakers, locks or waiters. CURSOR is that of HSCAN
+-- or ZSCAN.
 -- Reply: now, next, seq, the next cursor ("0": the phase is over), checked, repaired
 -- Uses: begin records changes flow lanes breaker locks events hints
 local PAGE, MAX_COUNTED, DAY, MINUTE = 200, 10000, 86400000, 60000
-local FARTHEST = now + 401 * DAY -- nothing is due later than 400 days after it was accepted or rescheduled
+local FARTHEST = now + 401 * DAY -- due times are at most 400 days after the accept or the reschedule
 local checked, repaired = 0, 0
 local cursor
 
-call('HDEL', META, '') -- as settle does
+call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
--- page reads the next part of a hash or a sorted set as two lists.
+-- page reads the next part of a hash or a sorted set, and returns it as two lists.
 local function page(command, key)
   local reply = call(command, key, CURSOR, 'COUNT', PAGE)
   local first, second = {}, {}
@@ -25,11 +27,13 @@ local function page(command, key)
   return first, second
 end
 
+-- note_repair counts one repair.
 local function note_repair()
   repaired = repaired + 1
 end
 
--- repair_record brings one record and its places together. Of two places ready wins over delayed, and leased over both.
+-- repair_record makes one record and its places agree. If an item is in several places, leased wins over
+-- ready, and ready over delayed.
 local function repair_record(id, record, claim, ends, score, listed)
   local due, kind, lane, rest = decode(record)
   if not due or time_of(due) > FARTHEST then
@@ -49,10 +53,10 @@ local function repair_record(id, record, claim, ends, score, listed)
   if decode_claim(claim) then
     if not ends then
       note_repair()
-      add(put.leases, text(steady), id) -- its end is lost: it is reaped at once
+      add(put.leases, text(steady), id) -- its end is lost, so it is reaped at once
     elseif tonumber(ends) > steady + DAY then
       note_repair()
-      add(put.leases, text(steady + MINUTE), id) -- no attempt takes that long
+      add(put.leases, text(steady + MINUTE), id) -- no attempt takes a day
     end
     if score or listed then
       note_repair()
@@ -78,7 +82,7 @@ local function repair_record(id, record, claim, ends, score, listed)
     return
   end
   note_repair()
-  -- The score is what people see and move; where it cannot be a due time the record's is right.
+  -- Operators see and change the score, so it wins. The record wins if the score cannot be a due time.
   if number and number > 0 and number <= FARTHEST and number == math.floor(number) then
     at = number
   end
@@ -100,7 +104,7 @@ local function audit_records()
   checked = #ids
 end
 
--- audit_strays removes from one structure what has no record.
+-- audit_strays removes members without a record from one structure.
 local function audit_strays(command, key, list)
   local ids, values = page(command, key)
   for i, record in ipairs(fetch('HMGET', RECORDS, ids)) do
@@ -116,7 +120,7 @@ local function audit_strays(command, key, list)
   checked = #ids
 end
 
--- audit_ready removes members that are not what their id's record says.
+-- audit_ready removes members that do not agree with their id's record.
 local function audit_ready()
   local members, scores = page('ZSCAN', READY)
   local ids = {}
@@ -139,23 +143,23 @@ local function audit_ready()
   checked = #ids
 end
 
--- repair_flow brings a lane's flow back to what it can be by now, and among BREAKERS. What was lost is taken for what keeps the lane back
--- the least.
+-- repair_flow corrects impossible values of a lane's flow, and its entry in BREAKERS. A lost value becomes
+-- the one that limits the lane least.
 local function repair_flow(n, listed)
   local f = flow_of(n)
-  local wrong = f.at > token_clock + f.every / NS or f.rest >= NS or f.since > steady or f.fails > BREAKER_ATTEMPTS
-    or f.probe > steady + rest_of(n.lane)
+  local wrong = f.at > token_clock + f.every / NS or f.rest >= NS or f.since > steady
+    or f.fails > BREAKER_ATTEMPTS or f.probe > steady + rest_of(n.lane)
   if wrong then
     f.at, f.rest, f.fails, f.since, f.probe = math.min(f.at, token_clock), 0, 0, 0, 0
   end
-  f.open = listed and true or false -- place_lanes mends that
+  f.open = listed and true or false -- place_lanes corrects BREAKERS if it differs
   if wrong or f.open ~= (f.probe > 0) then
     note_repair()
   end
 end
 
--- audit_lanes counts leases. There are at most as many as all processes together have slots; beyond MAX_COUNTED in
--- one shard they are not counted, and the counts are left as they are.
+-- audit_lanes corrects the counts of leases. There are at most as many leases as all processes have slots. If
+-- the shard has more than MAX_COUNTED, the counts stay as they are.
 local function audit_lanes()
   local names, raws = page('HSCAN', LANES)
   local leases
@@ -193,7 +197,7 @@ local function audit_lanes()
   checked = #names
 end
 
--- audit_breakers removes lanes that are not known.
+-- audit_breakers removes unknown lanes from BREAKERS.
 local function audit_breakers()
   local names = page('ZSCAN', BREAKERS)
   for i, raw in ipairs(fetch('HMGET', LANES, names)) do
@@ -205,6 +209,7 @@ local function audit_breakers()
   checked = #names
 end
 
+-- audit_locks removes expired locks.
 local function audit_locks()
   local names = page('HSCAN', LOCKS)
   for _, name in ipairs(names) do
@@ -215,6 +220,7 @@ local function audit_locks()
   checked = #names
 end
 
+-- audit_waiters removes entries that do not agree with WAITING, and waiters that have not asked for a day.
 local function audit_waiters()
   local places, scores = page('ZSCAN', WAITERS)
   for i, place in ipairs(places) do
@@ -225,7 +231,7 @@ local function audit_waiters()
       call('ZREM', WAITERS, place)
     elseif scores[i] ~= '0' then
       note_repair()
-      call('ZADD', WAITERS, '0', place) -- the order is that of the text
+      call('ZADD', WAITERS, '0', place) -- all scores must be equal, so that the entries sort by their texts
     elseif joined < steady - DAY and #holders_of(lock) == 0 then
       leave(lock, id)
     end

@@ -1,21 +1,25 @@
--- settle ends leases, and for the winner of SQL's fence makes the index say what SQL says.
--- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES CLAIMS QUARANTINE
+-- settle ends leases. For a result that won SQL's fence, it makes the index agree with SQL even without the
+-- lease.
+-- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES
+-- KEYS: CLAIMS QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record next
--- Outcome is acked, rescheduled, diverted or buried; signal 0 none, 1 answered, 2 timed out, 3 no answer; won
--- 1 or 0; hold in ms or 0; record as it shall be, without diverts; next is id and token of a lease that
--- counts from now on, or empty.
+-- Outcome is acked, rescheduled, diverted or buried. Signal is 0 none, 1 answered, 2 timed out, 3 no answer.
+-- Won is 1 or 0. Hold is the end of a hold in ms, or 0. Record is the item's new record, without diverts.
+-- Next is the id and the token of a prefetched lease that counts from now on, or empty.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
 -- Uses: begin records changes flow lanes breaker counting events hints
 
--- A full server lets a script run to its end once it has begun with a deletion, even of nothing: draining must go on.
+-- At maxmemory, Redis refuses a script whose first write needs memory, but lets a script run to its end once
+-- it has begun with a deletion, even of nothing. Settlements must work then, because they free memory.
 call('HDEL', META, '')
 
 local function count(name)
   counts[name] = (counts[name] or 0) + 1
 end
 
--- finish ends the lease of an item. A movement that came meanwhile makes it due at the earlier of the two times, and forced if it said so.
+-- finish ends the lease of an item. If a movement came during the lease, the item is due at the earlier of
+-- the two times, and forced if the movement said so.
 local function finish(id, outcome, record, wanted, moved, move_forces)
   unlease(id)
   if outcome == 'rescheduled' or outcome == 'diverted' then
@@ -26,14 +30,14 @@ local function finish(id, outcome, record, wanted, moved, move_forces)
     end
     postpone(id, due, redue(wanted, due, diverts, move_forces))
   elseif moved and decode(record) then
-    -- Somebody wanted it attempted again while this attempt ran. Whether it is, SQL's stamp decides.
+    -- The movement asks for another attempt. SQL's stamp decides whether it is made.
     postpone(id, moved, redue(record, moved, 0, move_forces))
   else
     add(cut.records, id)
   end
 end
 
--- return_token gives a lane with a rate the token back of an item that was put back: no attempt was made of it.
+-- return_token gives a lane with a rate the token of a diverted item back, because no attempt was made.
 local function return_token(n, record)
   local _, kind = decode(record)
   if n.flow and n.flow.every > 0 and kind and FORCED[kind] ~= kind then
@@ -41,8 +45,8 @@ local function return_token(n, record)
   end
 end
 
--- overrule settles an item that is absent, delayed or ready. Its lane learns nothing and its diverts stay, for this may
--- be the repetition of a settlement whose reply was lost.
+-- overrule settles an item that is absent, delayed or ready. The lane learns nothing and the diverts stay,
+-- because this may be the repetition of a settlement whose reply was lost.
 local function overrule(id, outcome, record, wanted)
   local due, kind, lane, rest = decode(record)
   if due then
@@ -62,8 +66,8 @@ local function overrule(id, outcome, record, wanted)
   end
 end
 
--- hold_until lengthens a lane's hold, and keeps since when it lasts. That has a key of its own: builds that
--- do not keep it read and write records of lanes beside this one, and could not read one that has more in it.
+-- hold_until starts or lengthens a lane's hold, and stores when it began. The begin has its own key: builds
+-- of the same layout that do not store it could not read a lane's record with another number.
 local function hold_until(n, at)
   if at <= n.hold then
     return
@@ -89,11 +93,11 @@ if #nexts > 0 then
   for _, next in ipairs(column(8)) do
     count_next(claims, next)
   end
-  write_changes() -- one of them may be settled, too
+  write_changes() -- before the claims are read again: a next lease may be settled in the same call
 end
 local records = fetch('HMGET', RECORDS, ids)
 local claims = fetch('HMGET', CLAIMS, ids)
-local lanes, ours, digits, moves, forced_moves = {}, {}, {}, {}, {} -- of the leases that end
+local lanes, ours, digits, moves, forced_moves = {}, {}, {}, {}, {} -- of the leases that this call ends
 for i, claim in ipairs(claims) do
   local digit, lane, token, moved, move_forces = decode_claim(claim)
   if token and token == tokens[i] then

@@ -2,8 +2,8 @@
 -- KEYS: META DELAY READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LEASES LOCKS WAITERS QUARANTINE
 -- ARGV: GENERATION OFFSET
 -- Reply: now, next, seq, delayed, ready, leased, runnable lanes, blocked lanes, open breakers, locks,
--- waiters, quarantined, due time of the head (0: none), claimed, acked, rescheduled, diverted, buried, reaped,
--- stale
+-- waiters, quarantined, due time of the head (0: none), claimed, acked, rescheduled, diverted, buried,
+-- reaped, stale
 -- Uses: begin events
 call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 keep_clock()
