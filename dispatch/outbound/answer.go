@@ -177,7 +177,8 @@ func (a *answer) fillGzip(from io.Reader) {
 }
 
 // gunzip decodes the first member. It then reads one byte more, to reach the end of the body: only then can
-// the connection be reused.
+// the connection be reused. The returned error may come from gzip or from the connection; fillGzip
+// distinguishes them.
 func (a *answer) gunzip(packed *bufio.Reader) error {
 	z, err := gzip.NewReader(packed)
 	if err != nil {
@@ -207,10 +208,10 @@ type errorRecorder struct {
 }
 
 // Read implements io.Reader.
-func (m *errorRecorder) Read(p []byte) (int, error) {
-	n, err := m.r.Read(p)
+func (e *errorRecorder) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
 	if err != nil {
-		m.err = err
+		e.err = err
 	}
 	return n, err
 }
@@ -235,8 +236,7 @@ func storedHeaders(h http.Header, hidden []string) []store.Header {
 	out := make([]store.Header, 0, 4)
 	for _, k := range [...]struct{ key, name string }{
 		{"Content-Type", "content-type"}, {"Date", "date"}, {"Retry-After", "retry-after"},
-		{"Server", "server"},
-		{"X-Request-Id", "x-request-id"},
+		{"Server", "server"}, {"X-Request-Id", "x-request-id"},
 	} {
 		if values := h[k.key]; len(values) > 0 {
 			out = append(out, store.Header{Name: k.name, Value: storedHeader(values[0], hidden)})

@@ -54,8 +54,8 @@ func TestAnswers(t *testing.T) {
 		resp := client.Send(t.Context(), r)
 		client.CloseIdle()
 		sent := srv.conns.Load() - before
-		if want := resp.Class != store.ClassInvalidRequest; want != (sent == 1) ||
-			elsewhere.conns.Load() != 0 {
+		isValid := resp.Class != store.ClassInvalidRequest
+		if isValid != (sent == 1) || elsewhere.conns.Load() != 0 {
 			t.Errorf("%s: %d connections, and %d to elsewhere", line, sent, elsewhere.conns.Load())
 		}
 		return strings.ReplaceAll(describe(t, resp), elsewhere.URL, "http://elsewhere/")

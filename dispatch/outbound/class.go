@@ -98,8 +98,9 @@ func isLocalResource(err error) bool {
 	if err == nil {
 		return false
 	}
-	for _, errno := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
-		syscall.ENOMEM} {
+	for _, errno := range [...]syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
+	} {
 		if errors.Is(err, errno) || inDNSText(err, errno.Error()) {
 			return true
 		}

@@ -14,8 +14,10 @@ func TestDeniedPortsAreSorted(t *testing.T) {
 	if !slices.IsSorted(deniedPorts[:]) {
 		t.Error("deniedPorts must be sorted for the binary search")
 	}
-	for port, want := range map[uint16]bool{0: true, 22: true, 25: true, 80: false, 443: false, 3306: true,
-		5432: true, 6379: true, 8080: false, 11211: true} {
+	for port, want := range map[uint16]bool{
+		0: true, 22: true, 25: true, 80: false, 443: false, 3306: true,
+		5432: true, 6379: true, 8080: false, 11211: true,
+	} {
 		if isDeniedPort(port) != want {
 			t.Errorf("port %d denied: %v", port, !want)
 		}
@@ -23,8 +25,9 @@ func TestDeniedPortsAreSorted(t *testing.T) {
 }
 
 func FuzzCheckURL(f *testing.F) {
-	for _, seed := range []string{"https://shop.example/", "http://127。0。0。1/",
-		"http://[::ffff:127.0.0.1]:80/", "http://0x7f.1"} {
+	for _, seed := range []string{
+		"https://shop.example/", "http://127。0。0。1/", "http://[::ffff:127.0.0.1]:80/", "http://0x7f.1",
+	} {
 		f.Add(seed)
 	}
 	g := mustGuard(f)

@@ -101,8 +101,8 @@ func (t *transport) handshake(a *attempt, raw net.Conn, host string) (net.Conn, 
 	start := time.Now()
 	err := conn.HandshakeContext(ctx)
 	a.tls = time.Since(start)
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok &&
-		string(record.RecordHeader[:]) == "HTTP/" {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	if ok && string(record.RecordHeader[:]) == "HTTP/" {
 		err = http.ErrSchemeMismatch
 	}
 	return conn, err

@@ -87,8 +87,9 @@ func FuzzXML(f *testing.F) {
 			switch {
 			case i == 0 && (e.Parent != -1 || e.Depth != 0):
 				t.Fatalf("the root of %q is %+v", text, e)
-			case i > 0 && (e.Parent < 0 || e.Parent >= i || e.Depth != tree.Elements[e.Parent].Depth+1 ||
-				tree.Elements[e.Parent].Leaf):
+			case i > 0 && (e.Parent < 0 || e.Parent >= i):
+				t.Fatalf("element %d of %q is %+v", i, text, e)
+			case i > 0 && (e.Depth != tree.Elements[e.Parent].Depth+1 || tree.Elements[e.Parent].Leaf):
 				t.Fatalf("element %d of %q is %+v", i, text, e)
 			case e.Depth > parse.MaxXMLDepth || e.End < 0 || e.End > int64(len(text)):
 				t.Fatalf("element %d of %q is %+v", i, text, e)

@@ -74,9 +74,11 @@ func checkTree(t *testing.T, tree *parse.JSON) {
 	if err := decoder.Decode(&want); err != nil {
 		t.Fatal(err)
 	}
-	if got := plain(tree, 0); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) &&
-		!strings.Contains(fmt.Sprint(want), "\uFFFD") {
-		t.Fatalf("%s is read as %#v, want %#v", tree.Text, got, want)
+	if strings.Contains(fmt.Sprint(want), "\uFFFD") {
+		return
+	}
+	if got := plain(tree, 0); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
+		t.Fatalf("%s is parsed to %#v, want %#v", tree.Text, got, want)
 	}
 }
 

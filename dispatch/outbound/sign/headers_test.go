@@ -45,8 +45,9 @@ func FuzzHeaders(f *testing.F) {
 		}
 		got.Header.Del("User-Agent")
 		got.Header.Del("Content-Length")
-		if arrived := got.Header.Get(name); arrived != strings.Trim(value, " \t") || len(got.Header) != 1 ||
-			got.ContentLength != 4 {
+		arrived := got.Header.Get(name)
+		isAlone := len(got.Header) == 1 && got.ContentLength == 4
+		if arrived != strings.Trim(value, " \t") || !isAlone {
 			t.Errorf("%q: %q arrives as %q, all as %q", name, value, arrived, got.Header)
 		}
 	})

@@ -243,16 +243,16 @@ func kvSource(contentType string, body []byte, query string) (*kvFields, error) 
 // canonical returns the text that is signed: name=value of the fields, sorted by the bytes of their names and
 // joined by &.
 func (o *sortedKV) canonical(fields []kvField) string {
-	kept := make([]kvField, 0, len(fields))
+	signed := make([]kvField, 0, len(fields))
 	for _, f := range fields {
-		if f.name != string(o.Put.Name) && !slices.Contains(o.Exclude, excluded(f.name)) &&
-			(f.value != "" || !o.SkipEmpty) {
-			kept = append(kept, f)
+		isExcluded := f.name == string(o.Put.Name) || slices.Contains(o.Exclude, excluded(f.name))
+		if !isExcluded && (f.value != "" || !o.SkipEmpty) {
+			signed = append(signed, f)
 		}
 	}
-	slices.SortFunc(kept, func(a, b kvField) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(signed, func(a, b kvField) int { return strings.Compare(a.name, b.name) })
 	var b strings.Builder
-	for i, f := range kept {
+	for i, f := range signed {
 		if i > 0 {
 			b.WriteByte('&')
 		}

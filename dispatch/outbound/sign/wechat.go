@@ -136,11 +136,12 @@ func (s *weChat) verifyMerchant(in *receivedRequest) error {
 		return fmt.Errorf("%w: mchid differs from the signer's", ErrSignature)
 	}
 	text := weChatText(params["timestamp"], params["nonce_str"], in.body)
-	for _, method := range [...]string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch,
-		http.MethodDelete} {
-		if err := in.verifyRSA(weChatTarget(method, in.url)+text, params["signature"]); !errors.Is(err,
-			ErrSignature) {
-			return err
+	for _, method := range [...]string{
+		http.MethodPost, http.MethodGet, http.MethodPut, http.MethodPatch, http.MethodDelete,
+	} {
+		err := in.verifyRSA(weChatTarget(method, in.url)+text, params["signature"])
+		if !errors.Is(err, ErrSignature) {
+			return err // verified, or the key cannot be used
 		}
 	}
 	return ErrSignature
