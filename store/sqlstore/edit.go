@@ -266,7 +266,7 @@ func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) 
 		changed = append(changed, "expires_at")
 		r.ExpiresAt = wanted.ExpiresAt
 	}
-	simple := len(changed) // of these fields, which writeEdited writes
+	simple := len(changed) // writeEdited writes the fields so far
 	if !slices.Equal(r.Headers, wanted.Headers) {
 		changed = append(changed, "headers")
 	}

@@ -207,7 +207,7 @@ func (t *tx) assignLanes(upserts []*upsert) error {
 }
 
 // writeUpserts writes the endpoints that differ, the settings of their lanes, and the audit, in this
-// transaction. The caller has locked the settings.
+// transaction. It sets after to what was written. The caller has locked the settings.
 func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	var rows []endpointRow
 	done := make(map[string]*upsert)
@@ -221,7 +221,7 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 		notePauseStarts(&u.before, &u.after, now)
 		row := endpointRow{Endpoint: u.after}
 		if u.after.DeletedAt != 0 {
-			row.canceling = belowAllIDs
+			row.canceling = belowAllIDs // CancelDeleted begins at the first callback
 		}
 		if changesLane(&u.before, &u.after) {
 			var err error

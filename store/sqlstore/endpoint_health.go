@@ -39,8 +39,9 @@ func firstAfter(after int64, times ...int64) int64 {
 	return first
 }
 
-// reportHealth locks the endpoints in the order of their ids and updates their health, with the events of
-// those that recovered.
+// reportHealth locks the endpoints in the order of their ids and updates their health in one transaction,
+// with events for those that recovered. FailingSince is the first known failure after the last success, or
+// zero. So reports may arrive in any order.
 func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	byID := make(map[string]*store.EndpointHealth, len(reports))
 	for i := range reports {

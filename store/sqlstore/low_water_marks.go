@@ -79,7 +79,7 @@ func (db *DB) advanceMark(ctx context.Context, name, first string, now int64, fu
 		if !known { // a missing row cannot be locked: make it, and let the next call move the mark
 			return t.setCursor(name, store.Cursor{})
 		}
-		settled := now - settleTime
+		settled := now - settleTime // rows with earlier times are visible by now
 		from := min(mark, settled)
 		if full {
 			from = 0

@@ -96,7 +96,8 @@ func (db *DB) Outcomes(ctx context.Context, project string, after store.OutcomeC
 	return events, next, nil
 }
 
-// take appends the row's outcomes after the cursor, up to limit, and returns the cursor of the last one.
+// take appends the row's outcomes after the cursor, up to limit, and returns the cursor of the last one. The
+// Item of a cursor is how many outcomes of its row were read.
 func (r *feedEntry) take(events []store.TerminalEvent, after store.OutcomeCursor,
 	limit int) ([]store.TerminalEvent, store.OutcomeCursor) {
 	at := store.OutcomeCursor{Tx: r.At, Group: r.ID}

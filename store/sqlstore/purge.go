@@ -22,31 +22,31 @@ import (
 func (db *DB) Purge(ctx context.Context, r store.Retention, limit int) (p store.Purged, err error) {
 	var whole, payloads, callbacks int
 	var moreWhole, morePayloads, moreCallbacks bool
-	var with, without error
+	var withErr, withoutErr error
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		whole, moreWhole, with = db.purgeInBatches(ctx, wholePurge, r.Now, r.Callbacks, limit,
+		whole, moreWhole, withErr = db.purgeInBatches(ctx, wholePurge, r.Now, r.Callbacks, limit,
 			removeCallbacks(withPayload))
-		if with != nil {
-			with = named("purge callbacks with payloads", with)
+		if withErr != nil {
+			withErr = named("purge callbacks with payloads", withErr)
 			return
 		}
-		payloads, morePayloads, with = db.purgeInBatches(ctx, payloadPurge, r.Now, r.Payloads, limit,
+		payloads, morePayloads, withErr = db.purgeInBatches(ctx, payloadPurge, r.Now, r.Payloads, limit,
 			func(t *tx, b *batch) (int, int, error) {
 				// Rows that are old enough to be removed whole are left to the step above. Without their
 				// payload they would enter the other index behind the position of its purge.
 				b.from.DueAt = max(b.from.DueAt, r.Callbacks)
 				return t.purgePayloads(b)
 			})
-		with = named("purge payloads", with)
+		withErr = named("purge payloads", withErr)
 	})
-	callbacks, moreCallbacks, without = db.purgeInBatches(ctx, callbackPurge, r.Now, r.Callbacks, limit,
+	callbacks, moreCallbacks, withoutErr = db.purgeInBatches(ctx, callbackPurge, r.Now, r.Callbacks, limit,
 		removeCallbacks(withoutPayload))
 	wg.Wait()
 	return store.Purged{
 		Payloads: whole + payloads, Callbacks: whole + callbacks,
 		More: moreWhole || morePayloads || moreCallbacks,
-	}, errors.Join(with, named("purge callbacks", without))
+	}, errors.Join(withErr, named("purge callbacks", withoutErr))
 }
 
 // The next rows to remove, and the time of the first one. Each condition repeats the WHERE of its index word
