@@ -120,6 +120,8 @@ func (rn *Runner) next(
 		r.State, r.Reason = store.Succeeded, finalReason(resp)
 		r.Charge, r.Attempt.Charged = true, true
 	case resp.Class == store.ClassPanic:
+		// The claim still counts as one without a result, so that a callback that always panics ends as
+		// poison.
 		r.KeepClaimsWithoutResult, r.Charge, r.Attempt.Charged = true, false, false
 		if cb.ClaimsWithoutResult >= maxClaimsWithoutResult {
 			r.State, r.Reason = store.Dead, store.Poison
@@ -127,6 +129,7 @@ func (rn *Runner) next(
 		}
 		dueIn(busyDelay)
 	case resp.Stale:
+		// The request failed on a reused connection: try again at once on a new one.
 		r.FreeRetry = true
 		dueIn(0)
 	case resp.Class == store.ClassSignError:
@@ -140,6 +143,7 @@ func (rn *Runner) next(
 		}
 		dueIn(5*time.Second + rand.N(25*time.Second))
 	case resp.Class == store.ClassInterrupted:
+		// This process shuts down. Another one, or its next start, sends the callback.
 		r.Diverts = 1
 		if resp.Outcome != store.AttemptUnknown {
 			r.Attempt = nil
@@ -209,8 +213,9 @@ func (rn *Runner) failed(
 		}
 		return
 	}
-	if resp.Class == store.ClassBlocked && cb.LastClass == store.ClassBlocked &&
-		rn.blockedBefore(ctx, cb)+1 >= maxBlocked {
+	// LastClass saves the read of the attempts after another failure.
+	blockedAgain := resp.Class == store.ClassBlocked && cb.LastClass == store.ClassBlocked
+	if blockedAgain && rn.blockedBefore(ctx, cb)+1 >= maxBlocked {
 		r.State, r.Reason = store.Dead, store.Blocked
 		return
 	}

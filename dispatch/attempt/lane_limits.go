@@ -131,9 +131,10 @@ func (ln *laneLimit) wantsClaim() bool {
 	return ln.full && ln.stopped == 0 && ln.free() >= max(ln.placed(), 1)
 }
 
-// beginClaim begins a claim of the shard. It returns the ended leases that the claim names, valid until the
-// next beginClaim of the shard, and the lanes that it prefetches. endClaim or failClaim must follow; a shard
-// has one claim at a time.
+// beginClaim begins a claim of the shard; endClaim or failClaim must follow, and a shard has one claim at a
+// time. It returns the ended leases that the claim names, and the lanes that it prefetches. A lease is named
+// once: if the claim fails, the settlement of the lease names its successor. The returned leases are valid
+// until the next beginClaim of the shard.
 func (limits *laneLimits) beginClaim(
 	shard int,
 ) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {

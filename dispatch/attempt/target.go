@@ -33,7 +33,7 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 			return nil, fmt.Errorf("header %s was sealed for %s, and this is not its result: %w",
 				h.Name, of, secret.ErrTampered)
 		}
-		break
+		break // a result has the headers of one poll
 	}
 	opened, err := rn.o.Keyring.OpenHeaders(cb.Project, own, url, cb.Headers)
 	return opened, rn.secret.RecordOpen(err)
@@ -69,9 +69,9 @@ type target struct {
 	secrets []sign.Secret
 }
 
-// target returns where a stamped callback is sent now: a callback may follow its endpoint, whose settings may
-// have changed since it was accepted. Its error is errDeleted, errPaused, errUnsigned (a secret is missing or
-// cannot be used), or the failure to read the endpoint or the project.
+// target returns where a stamped callback is sent now. It is read for each attempt, because a callback may
+// follow its endpoint, whose settings may have changed. Its error is errDeleted, errPaused, errUnsigned (a
+// secret is missing or cannot be used), or the failure to read the endpoint or the project.
 func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (target, error) {
 	t := target{url: cb.URL, signer: cb.Signer}
 	project, err := rn.accept.Catalog.Project(ctx, cb.Project)

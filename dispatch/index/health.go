@@ -87,7 +87,8 @@ func newHealth(ix *Index) *health {
 // Failing returns whether an operation of the index has failed, and no probe has succeeded since.
 func (h *health) Failing() bool { return !h.reach.is(answering) }
 
-// SQLFailed reports that SQL could not commit. Claims stop until a probe or a commit has succeeded.
+// SQLFailed reports that a stamp or a commit of results failed because of SQL. Claims stop until a probe or a
+// commit has succeeded.
 func (h *health) SQLFailed(err error) {
 	now := time.Now()
 	h.mu.Lock()
@@ -132,7 +133,7 @@ func (h *health) SQLCommitted() {
 	}
 }
 
-// SQLWorked reports that SQL committed, so that claims go on.
+// SQLWorked reports that a stamp or a commit succeeded, so that claims go on.
 func (h *health) SQLWorked() {
 	if !h.sqlDown.Load() {
 		return // the usual case
@@ -334,8 +335,9 @@ func (h *health) hasMissed() bool {
 // not wait.
 func (h *health) indexSilent() bool { return h.reach.is(silent) }
 
-// probe probes what fails, and gives the index a part of what it missed. It returns whether the index took
-// that and has missed more.
+// probe probes SQL and the index if they fail, and gives the index a part of what it missed. It returns
+// whether the index took that and has missed more. catchUpTime bounds the catch-up, so that the next probe is
+// not late.
 func (h *health) probe(ctx context.Context) (more bool) {
 	h.probeSQL(ctx)
 	if h.Failing() && !h.probeIndex(ctx) {
@@ -401,7 +403,8 @@ func (h *health) probeShards(ctx context.Context) (answered int, lost bool, err 
 	return answered, lost, err
 }
 
-// probeSQL probes SQL if it fails, and undoes uncertain stamps. Claims go on only after that.
+// probeSQL probes SQL if it fails, and undoes uncertain stamps before claims go on. While SQL works, it
+// undoes stamps that failed for another reason, such as a timeout.
 func (h *health) probeSQL(ctx context.Context) {
 	if h.sqlDown.Load() {
 		if h.retryIn(&h.sqlOutage) > 0 {

@@ -293,8 +293,8 @@ func unloadedSpan(shards []shardLoad) span {
 	return s
 }
 
-// giveRows gives the shards the rows that they lack, in chunks, with a pause in between if the rows are not
-// due soon.
+// giveRows gives the shards the rows that they lack, in chunks. It pauses between chunks so that claims are
+// not delayed, unless the rows are due soon.
 func (l *loader) giveRows(ctx context.Context, shards []shardLoad, rows []store.OpenRow) error {
 	ix := l.ix
 	for chunk := range slices.Chunk(rows, loadChunk) {
@@ -319,8 +319,8 @@ func (l *loader) giveRows(ctx context.Context, shards []shardLoad, rows []store.
 	return nil
 }
 
-// ensure gives items to the index. A shard that does not answer is skipped, and the others still get their
-// items.
+// ensure gives items to the index with one call, which reaches several shards. If it fails, each shard gets
+// its items alone. A shard that fails again is skipped for the rest of the run.
 func (l *loader) ensure(ctx context.Context, shards []shardLoad, items []schedule.Item) error {
 	err := l.ensureAll(ctx, items)
 	if err == nil || len(shards) == 1 || errors.Is(err, schedule.ErrLost) || ctx.Err() != nil {

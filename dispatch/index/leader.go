@@ -77,10 +77,10 @@ func (l *Leader) Resign(ctx context.Context) {
 
 // KeepRenewed renews the lease in the background until end is called, however long a step of the task takes.
 // The context that it returns ends when the lease is lost, with lost as its cause.
-func (l *Leader) KeepRenewed(ctx context.Context, lost error) (held context.Context, end func()) {
-	held, cancel := context.WithCancelCause(ctx)
+func (l *Leader) KeepRenewed(ctx context.Context, lost error) (leading context.Context, end func()) {
+	leading, cancel := context.WithCancelCause(ctx)
 	if l.ix.o.Embedded {
-		return held, func() { cancel(nil) }
+		return leading, func() { cancel(nil) }
 	}
 	var renewer sync.WaitGroup
 	renewer.Go(func() {
@@ -89,12 +89,12 @@ func (l *Leader) KeepRenewed(ctx context.Context, lost error) (held context.Cont
 		renewed := time.Now()
 		for {
 			select {
-			case <-held.Done():
+			case <-leading.Done():
 				return
 			case <-ticker.C:
 			}
 			l.mu.Lock()
-			leads, err := l.renew(held)
+			leads, err := l.renew(leading)
 			l.mu.Unlock()
 			switch {
 			case err == nil && leads:
@@ -106,7 +106,7 @@ func (l *Leader) KeepRenewed(ctx context.Context, lost error) (held context.Cont
 			}
 		}
 	})
-	return held, func() {
+	return leading, func() {
 		cancel(nil)
 		renewer.Wait()
 	}

@@ -98,7 +98,7 @@ func (h *health) continueWalk(ctx context.Context, until time.Time) (took bool, 
 }
 
 // nextWalkPage reads the next page of the walk, and begins a walk if one is needed. No rows: no walk is
-// needed, or it has ended.
+// needed, or it has ended. Only the goroutine of run calls it.
 func (h *health) nextWalkPage(ctx context.Context) ([]store.OpenRow, error) {
 	h.mu.Lock()
 	walk, begin := h.walk, h.walk == nil && h.needsWalk

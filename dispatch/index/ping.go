@@ -43,7 +43,8 @@ type sqlPing struct {
 	failing time.Time
 }
 
-// PingSQL makes a small commit and returns nil, or why it failed. The result is reused for healthAge.
+// PingSQL makes a small commit for a health check, and returns nil or why it failed. The result is reused for
+// healthAge.
 func (ix *Index) PingSQL(ctx context.Context) error {
 	ix.ping.mu.Lock()
 	defer ix.ping.mu.Unlock()

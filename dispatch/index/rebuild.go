@@ -82,15 +82,15 @@ func (g *generation) rebuild(
 	ctx context.Context, meta store.IndexMeta, by *store.Actor,
 ) (RebuildReport, error) {
 	g.apply("begun")
-	held, end := g.leader.KeepRenewed(ctx, errNotLeader)
+	leading, end := g.leader.KeepRenewed(ctx, errNotLeader)
 	defer end()
-	report, err := g.refill(held, meta, by)
+	report, err := g.refill(leading, meta, by)
 	if err != nil {
 		g.apply("failed")
 		g.checkSoon() // the next leader starts again
 	}
-	if err != nil && ctx.Err() == nil && held.Err() != nil {
-		err = context.Cause(held)
+	if err != nil && ctx.Err() == nil && leading.Err() != nil {
+		err = context.Cause(leading)
 	}
 	return report, err
 }

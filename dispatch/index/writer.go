@@ -206,7 +206,7 @@ func unlocksOfUnmoved(
 
 // Settle settles leases in the index, and returns whether the index has all settlements. Those that it may
 // not have are remembered and repeated when it answers again, and the items that are still open are then
-// ensured.
+// ensured. Repeating a settlement is safe: the index compares the token of the lease.
 func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) bool {
 	applied := true
 	for len(settlements) > 0 {
