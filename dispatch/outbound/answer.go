@@ -45,8 +45,8 @@ type answer struct {
 	// removed.
 	text      string
 	truncated bool
-	// tooLarge means that the body is longer than MaxResponseBytes. decodeErr says why its Content-Encoding
-	// could not be decoded. readErr is the connection's error before the end of the body.
+	// tooLarge means that the body is longer than MaxResponseBytes. decodeErr is the error of its
+	// Content-Encoding. readErr is the connection's error before the end of the body.
 	tooLarge           bool
 	decodeErr, readErr error
 

@@ -177,7 +177,8 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	resp.conclude(ctx, a, &ans, want)
 }
 
-// criteriaFor returns the criteria for the answer. why says why there is none, and then nothing may be sent.
+// criteriaFor returns the criteria for the answer. If the rule is invalid, why is the reason, and nothing may
+// be sent.
 func (c *Client) criteriaFor(r *Request) (want criteria, why string) {
 	name, text := r.Success.Name, r.Success.Rule
 	switch {

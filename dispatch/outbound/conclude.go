@@ -78,9 +78,9 @@ func (resp *Response) deferBusy(deferAfter time.Duration, maxDefers int) {
 	resp.DeferAfter, resp.MaxDefers = deferAfter, maxDefers
 }
 
-// retryAfterOf returns the wait that Retry-After asks for. asked is false if the status does not permit
+// retryAfterOf returns the wait that Retry-After asks for. valid is false if the status does not permit
 // Retry-After or its value is invalid.
-func retryAfterOf(ans *answer) (wait time.Duration, asked bool) {
+func retryAfterOf(ans *answer) (wait time.Duration, valid bool) {
 	switch ans.status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusLocked:
 		return retryAfter(ans.header, time.Now())
@@ -91,7 +91,7 @@ func retryAfterOf(ans *answer) (wait time.Duration, asked bool) {
 // classifyStatus classifies an answer that does not satisfy the rule. deferAfter and maxDefers apply if the
 // receiver is busy, which is a 423 with Retry-After.
 func (resp *Response) classifyStatus(ans *answer, deferAfter time.Duration, maxDefers int) {
-	wait, asked := retryAfterOf(ans)
+	wait, valid := retryAfterOf(ans)
 	resp.RetryAfter = wait
 	switch s := ans.status; {
 	case s < 200 || s > 599:
@@ -104,7 +104,7 @@ func (resp *Response) classifyStatus(ans *answer, deferAfter time.Duration, maxD
 		resp.Class = store.ClassGone
 	case s == http.StatusRequestEntityTooLarge:
 		resp.Class = store.ClassHTTP413
-	case s == http.StatusLocked && asked:
+	case s == http.StatusLocked && valid:
 		resp.deferBusy(deferAfter, maxDefers)
 	case s == http.StatusTooManyRequests:
 		resp.Class = store.ClassThrottled
@@ -119,14 +119,14 @@ func (resp *Response) classifyStatus(ans *answer, deferAfter time.Duration, maxD
 //
 // hold_if is checked first, whatever the status. Statuses that the rule does not evaluate have no
 // information. An incomplete answer is never final, even if its status alone would decide: its missing part
-// might say otherwise.
+// may contradict it.
 func (resp *Response) concludePoll(ctx context.Context, ans *answer, want criteria) {
 	d := ans.document(true)
 	d.Partial = ans.readErr != nil || ans.decodeErr != nil
-	verdict, why := want.poll.Conclude(want.name, &d, want.hidden)
+	state, why := want.poll.Conclude(want.name, &d, want.hidden)
 	resp.Rule = why
 	switch {
-	case verdict == rule.StateHold:
+	case state == rule.StateHold:
 		resp.holdPoll(ans)
 		return
 	case !want.poll.Evaluates(ans.status):
@@ -137,13 +137,13 @@ func (resp *Response) concludePoll(ctx context.Context, ans *answer, want criter
 		return
 	}
 	resp.RetryAfter, _ = retryAfterOf(ans)
-	resp.PollState = verdict
+	resp.PollState = state
 	switch {
 	case resp.classifyBadBody(ctx, ans):
 		if resp.Class == store.ClassInterrupted {
 			resp.PollState = ""
 		}
-	case verdict == rule.StateSuccess || verdict == rule.StateFailure:
+	case state == rule.StateSuccess || state == rule.StateFailure:
 		resp.Class, resp.Outcome = store.ClassOK, store.AttemptSucceeded
 	default:
 		resp.Class = store.ClassRuleMismatch

@@ -137,8 +137,8 @@ func (c *connection) exchange(
 			return nil, x.sendErr
 		}
 	}
-	// If a write failed, read all the same. The receiver may have answered before it closed the connection,
-	// and otherwise the read error says how the connection ended.
+	// If a write failed, read all the same. The receiver may have answered before it closed the connection.
+	// Otherwise the read error describes how the connection ended.
 	got, err := c.readAnswer(req, a)
 	if err != nil {
 		return nil, err

@@ -83,9 +83,9 @@ func (s *switchboard) serve(name string, does []string) {
 		s.requests[name].Add(1)
 		for step := range strings.SplitSeq(does[min(n, len(does))-1], " ; ") {
 			switch what, text, _ := strings.Cut(step, " "); what {
-			case "say":
+			case "write":
 				io.WriteString(c, text)
-			case "leave":
+			case "close-write":
 				c.CloseWrite()
 			case "close":
 				c.Close()

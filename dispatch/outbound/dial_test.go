@@ -111,12 +111,12 @@ func TestFailures(t *testing.T) {
 func TestNameServersFallSilent(t *testing.T) {
 	t.Parallel()
 	var dead atomic.Bool
-	asked := make(chan string, 10)
+	started := make(chan string, 10)
 	c := newTestClient(t, Options{Guard: mustGuard(t),
 		Resolver: lookup(func(ctx context.Context, host string) ([]netip.Addr, error) {
-			// read before the send to asked, which reports that this lookup has begun
+			// read before the send, which reports that this lookup has started
 			silent := dead.Load() || host == "silent.example"
-			asked <- host
+			started <- host
 			if silent {
 				<-ctx.Done()
 				return nil, &net.DNSError{Err: "i/o timeout", IsTimeout: true, UnwrapErr: ctx.Err()}
@@ -141,12 +141,12 @@ func TestNameServersFallSilent(t *testing.T) {
 	expect(t, send("other.example"), local)
 	// The first lookup starts before the servers recover, and another one is answered while it waits. The
 	// second starts after the recovery.
-	for len(asked) > 0 {
-		<-asked
+	for len(started) > 0 {
+		<-started
 	}
 	waited := make(chan Response, 1)
 	go func() { waited <- send("shop.example") }()
-	<-asked
+	<-started
 	dead.Store(false)
 	expect(t, send("other.example"), "dns_not_found failed")
 	expect(t, <-waited, local)

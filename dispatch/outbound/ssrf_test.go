@@ -21,14 +21,14 @@ var errWatched = errors.New("the test prevents this connection")
 
 // watchDials records every address that the client is about to connect to, and prevents the connection.
 // Addresses that the guard refuses are not recorded.
-func watchDials(c *Client, dialled *[]string) {
+func watchDials(c *Client, dialed *[]string) {
 	for _, d := range []*net.Dialer{&c.transport.dialer.guarded, &c.transport.dialer.named} {
 		control := d.ControlContext
 		d.ControlContext = func(ctx context.Context, network, address string, conn syscall.RawConn) error {
 			if err := control(ctx, network, address, conn); err != nil {
 				return err
 			}
-			*dialled = append(*dialled, address)
+			*dialed = append(*dialed, address)
 			return errWatched
 		}
 	}
@@ -56,20 +56,20 @@ func TestAddresses(t *testing.T) {
 			resolver = answers(strings.Fields(rest)...)
 			return ""
 		}
-		judged := "fine"
+		result := "fine"
 		if err := guard.CheckURL(line); errors.Is(err, ErrBlocked) {
-			judged = "blocked: " + err.Error()
+			result = "blocked: " + err.Error()
 		} else if err != nil {
-			judged = "invalid: " + err.Error()
+			result = "invalid: " + err.Error()
 		}
-		var dialled []string
+		var dialed []string
 		client := newTestClient(t, Options{Guard: guard, Resolver: resolver})
-		watchDials(client, &dialled)
+		watchDials(client, &dialed)
 		r := client.Send(t.Context(), newRequest(line))
 		if r.Class == store.ClassBlocked {
 			wantBlocked(t, r)
 		}
-		return strings.TrimSpace(fmt.Sprintf("%s\n%s to %s", judged, r.Class, strings.Join(dialled, " ")))
+		return strings.TrimSpace(fmt.Sprintf("%s\n%s to %s", result, r.Class, strings.Join(dialed, " ")))
 	})
 }
 
@@ -100,9 +100,9 @@ func TestRebindingIsSeenAtTheDial(t *testing.T) {
 		"case 13: a public name": {"127.0.0.1"}, "case 13: an allowed name": {"127.0.0.1", "shop.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked atomic.Int32
+			var lookups atomic.Int32
 			rebinding := lookup(func(context.Context, string) ([]netip.Addr, error) {
-				if asked.Add(1) == 1 {
+				if lookups.Add(1) == 1 {
 					return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 				}
 				return []netip.Addr{netip.MustParseAddr("127.0.0.2")}, nil

@@ -13,8 +13,8 @@ import (
 type Document struct {
 	Status int
 	Text   []byte
-	// Broken says for people why the body cannot be tested: it is incomplete, or its bytes do not match the
-	// declared encoding. Empty means that it can be tested.
+	// Broken is the reason, for people, why the body cannot be tested: it is incomplete, or its bytes do not
+	// match the declared encoding. Empty means that it can be tested.
 	Broken string
 	// Partial means that the body is incomplete or could not be decoded, so that not even the status decides
 	// a poll.
@@ -27,7 +27,7 @@ type Document struct {
 	json              *parse.JSON
 	xml               *parse.XML
 	jsonRead, xmlRead bool
-	// xmlFault says why the body is not XML.
+	// xmlFault is the reason why the body is not XML.
 	xmlFault string
 }
 
@@ -121,7 +121,7 @@ type value struct {
 	untyped bool
 }
 
-// valueAt returns the value at a JSON pointer. why says why it is unknown.
+// valueAt returns the value at a JSON pointer. If it is unknown, why is the reason.
 func (d *Document) valueAt(p *pointer) (v value, why string) {
 	t, why := d.asJSON()
 	if t == nil {
@@ -154,7 +154,8 @@ func (d *Document) valueAt(p *pointer) (v value, why string) {
 	return v, ""
 }
 
-// elementText returns the text of an XML element without white space around it. why says why it is unknown.
+// elementText returns the text of an XML element without white space around it. If it is unknown, why is the
+// reason.
 func (d *Document) elementText(p *xmlPath) (v value, why string) {
 	t, why := d.asXML()
 	if t == nil {

@@ -36,7 +36,7 @@ type pointer struct{ path }
 // ReadSetting parses a pointer.
 func (p *pointer) ReadSetting(s parse.Setting) { p.path = readPath(s, parsePointer) }
 
-// parsePointer parses a pointer. why says what is wrong with it.
+// parsePointer parses a pointer. If it is invalid, why is the error for people.
 func parsePointer(text string) (p path, why string) {
 	switch {
 	case len(text) > maxPath:
@@ -113,7 +113,7 @@ type xmlPath struct{ path }
 // ReadSetting parses a path.
 func (p *xmlPath) ReadSetting(s parse.Setting) { p.path = readPath(s, parseXMLPath) }
 
-// parseXMLPath parses a path. why says what is wrong with it.
+// parseXMLPath parses a path. If it is invalid, why is the error for people.
 func parseXMLPath(text string) (p path, why string) {
 	const form = "must be a path from the root element, such as /xml/return_code"
 	if len(text) > maxPath {

@@ -124,8 +124,8 @@ func (r *Poll) Evaluates(status int) bool { return r.Evaluate.has(status) }
 
 // Conclude checks an answer. hold_if is checked first, whatever the status. Statuses that are not evaluated
 // have no information. An incomplete answer is never final, even if its status alone would decide: its
-// missing part might say otherwise. The store.Rule explains the result under the given name, with hidden
-// values masked.
+// missing part may contradict it. The store.Rule explains the result under the given name, with hidden values
+// masked.
 func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *store.Rule) {
 	hold := r.HoldIf.evaluate(d)
 	switch {
@@ -140,7 +140,7 @@ func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *
 	v, remark := r.decide(d, hold)
 	saw := d.Broken
 	switch {
-	case v == StateError: // d.Broken says what is wrong with the body
+	case v == StateError: // d.Broken is the reason
 	case v == StateOpen && hold == isUnknown:
 		saw = remark + r.all.saw(d, d.Seen, hidden) // hold_if may be what keeps it open
 	default:

@@ -222,7 +222,7 @@ func truthOf(yes bool) truth {
 	return isFalse
 }
 
-// lookup returns the value that the predicate looks at. why says why the value is unknown.
+// lookup returns the value that the predicate looks at. If it is unknown, why is the reason.
 func (p *Predicate) lookup(d *Document) (v value, why string) {
 	if d.spent() {
 		return value{}, parse.TooCostly

@@ -29,7 +29,7 @@ const CustomName = "custom"
 // A Preset is a success rule with a name.
 type Preset struct {
 	Name string
-	// Description says for people what the rule wants, and for whom it was made.
+	// Description describes the rule for people, and for whom it was made.
 	Description string
 	// Rule is the rule's JSON text, which Parse accepts. For wechat-v3 it lacks the test of the body, which
 	// the language cannot express; only Description has it.
