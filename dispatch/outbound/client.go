@@ -47,6 +47,7 @@ type Options struct {
 
 // A Client sends attempts. It is safe for concurrent use.
 type Client struct {
+	// http makes single attempts, see newHTTPClient.
 	http *retryablehttp.Client
 	// transport is nil if Options.Transport replaces it. A replacement does not report which connection it
 	// uses.

@@ -82,6 +82,7 @@ func NewGuard(allow []string) (*Guard, error) {
 	return g, nil
 }
 
+// allow adds an entry to the allowlist.
 func (g *Guard) allow(entry string) error {
 	if strings.Contains(entry, "/") {
 		network, err := netip.ParsePrefix(entry)
@@ -164,7 +165,7 @@ func (g *Guard) decide(addr netip.Addr, port uint16) decision {
 	})
 }
 
-// decideNamed checks an address that an allowlisted name resolves to.
+// decideNamed checks an address that an allowlisted name resolves to. The allowlist includes all ports.
 func (g *Guard) decideNamed(addr netip.Addr, port uint16) decision {
 	return g.decideUnless(addr, port, func(addr netip.Addr) bool { return contains(deniedToNames, addr) })
 }
@@ -197,8 +198,8 @@ func (g *Guard) isOwn(addr netip.Addr, port uint16) bool {
 	return false
 }
 
-// isOfThisMachine reports whether an address belongs to this machine. It asks the system each time, because
-// addresses change. That is rare: isOwn calls it only for the port of an own listener.
+// isOfThisMachine reports whether an address belongs to this machine. It queries the system each time,
+// because addresses change. That is rare: isOwn calls it only for the port of an own listener.
 func isOfThisMachine(addr netip.Addr) bool {
 	if addr.IsLoopback() {
 		return true

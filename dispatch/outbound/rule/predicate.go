@@ -175,8 +175,9 @@ func (ps Predicates) Match(d *Document) bool { return ps.eval(d, isUnknown) == i
 // use up the steps, so it may be unknown where Match is true. It is never true where Match is false.
 func (ps Predicates) evaluate(d *Document) truth { return ps.eval(d, isFalse) }
 
-// eval returns the truth of the list. The predicates of an "all" are evaluated until their minimum is at most
-// enough.
+// eval returns the truth of the list. An "all" stops at the first predicate that is at most enough. Match
+// passes isUnknown, because it only needs to know whether the list is true. evaluate passes isFalse, so that
+// false wins over unknown.
 func (ps Predicates) eval(d *Document, enough truth) truth {
 	most := isFalse
 	for i := range ps {

@@ -161,7 +161,7 @@ func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 	if o.Put.In == putBody && len(r.Body) == 0 {
 		return Signature{}, errors.New("the request has no body to put the signature into")
 	}
-	fresh := o.attemptFields(r.At)
+	fresh := o.attemptFields(r.At) // signed with the request's fields, which must not have them
 	for _, f := range fresh {
 		if source.has(f.name) {
 			return Signature{}, fmt.Errorf("the request already has the field %s that the signer adds",
@@ -191,7 +191,7 @@ func (o *sortedKV) sign(c *Cache, r *Request) (Signature, error) {
 	}
 	added = append(added, kvField{string(o.Put.Name), value})
 	out := Signature{KeyID: r.Secrets[0].ID, Hidden: []string{value, url.QueryEscape(value)}}
-	inBody, inQuery := fresh, []kvField(nil)
+	inBody, inQuery := fresh, []kvField(nil) // fresh goes where the signed fields are
 	if len(r.Body) == 0 {
 		inBody, inQuery = nil, fresh
 	}

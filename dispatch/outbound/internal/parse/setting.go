@@ -220,6 +220,7 @@ func (s Setting) List(most int) []Setting {
 // Into parses the value into the value that v points to.
 func (s Setting) Into(v any) { s.read(reflect.ValueOf(v).Elem()) }
 
+// read parses the value into v. A Reader parses itself; any other value is parsed by its Go kind.
 func (s Setting) read(v reflect.Value) {
 	if r, ok := v.Addr().Interface().(Reader); ok {
 		r.ReadSetting(s)
@@ -326,6 +327,7 @@ func members(raw []byte) *json.Decoder {
 	return d
 }
 
+// next returns the next member of an object.
 func (s Setting) next(d *json.Decoder) member {
 	token, _ := d.Token()
 	key, _ := token.(string)
