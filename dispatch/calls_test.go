@@ -11,20 +11,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what stands between an engine and its store and index: every call goes through a caller, which
-// may make it, fail it, or have something else befall it. The methods that do so are made from the interfaces
-// (calls_made_test.go), so that no call escapes.
+// Every call of an engine to its store and its index goes through a caller, which may make it, fail it or
+// change it. The wrapper methods are generated from the interfaces (calls_made_test.go), so that no call
+// escapes.
 
-// A caller makes the calls of an engine to SQL and to the index, or has something else befall them. It may
-// make a call later, twice or never.
+// A caller makes the calls of an engine to SQL and to the index, or injects a fault. It may make a call
+// later, twice or never.
 type caller interface {
 	call(ctx context.Context, op string, args []any, do work) (any, error)
 }
 
-// work is a call, which the caller makes.
+// work makes one call.
 type work = func(context.Context) (any, error)
 
-// call0, call1 and call2 make calls that return so many values beside an error.
+// call0, call1 and call2 make calls that return zero, one or two values and an error.
 func call0(ctx context.Context, c caller, op string, do func(context.Context) error, args ...any) error {
 	_, err := c.call(ctx, op, args, func(ctx context.Context) (any, error) { return nil, do(ctx) })
 	return err
@@ -38,7 +38,7 @@ func call1[T any](
 	return value, err
 }
 
-// two is what a call brought that returns two values.
+// two is the result of a call with two values.
 type two[T, U any] struct {
 	one   T
 	other U
@@ -54,7 +54,7 @@ func call2[T, U any](
 	return got.one, got.other, err
 }
 
-// A calledStore is SQL as an engine calls it, a calledIndex the index.
+// A calledStore is SQL as an engine calls it; a calledIndex is the index.
 type calledStore struct {
 	dispatch.Store
 	caller
@@ -65,7 +65,7 @@ type calledIndex struct {
 	caller
 }
 
-// Clock is what an index may have besides.
+// Clock is an optional method of an index.
 func (s *calledIndex) Clock(ctx context.Context) (int64, error) {
 	return call1(ctx, s, "Clock", s.Schedule.(interface {
 		Clock(ctx context.Context) (int64, error)
@@ -73,41 +73,41 @@ func (s *calledIndex) Clock(ctx context.Context) (int64, error) {
 }
 
 var (
-	// errBroken is the error of an index that cannot be reached, errDown that of a database.
+	// errBroken is the error of an index that cannot be reached, errDown that of SQL.
 	errBroken = errors.New("connection reset")
 	errDown   = fmt.Errorf("connection refused: %w", store.ErrUnavailable)
 )
 
-// A call is one call whose way is set: what it was called with beside the context, and what it brought.
+// A call is a call with an effect: its arguments without the context, and its result.
 type call struct {
 	args []any
 	got  any
 	do   func() error
 }
 
-// A way is what becomes of a call: do makes it, and the way's error is its caller's.
-type way func(ctx context.Context, c *call) error
+// An effect decides what happens to a call. c.do makes the call; the caller gets the effect's error.
+type effect func(ctx context.Context, c *call) error
 
-// fail does not make the call.
-func fail(err error) way {
+// fail returns the error without making the call.
+func fail(err error) effect {
 	return func(context.Context, *call) error { return err }
 }
 
 // slow makes the call after d.
-func slow(d time.Duration) way {
+func slow(d time.Duration) effect {
 	return func(_ context.Context, c *call) error {
 		time.Sleep(d)
 		return c.do()
 	}
 }
 
-// hang does not make the call, and returns when its caller gives up.
+// hang waits until the caller gives up, without making the call.
 func hang(ctx context.Context, _ *call) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// loseReply makes the call, and the caller does not hear of it.
+// loseReply makes the call and returns an error instead of its result.
 func loseReply(_ context.Context, c *call) error {
 	if err := c.do(); err != nil {
 		return err
@@ -115,46 +115,46 @@ func loseReply(_ context.Context, c *call) error {
 	return errDown
 }
 
-// before has f happen before the call is made.
-func before(f func()) way {
+// before calls f and then makes the call.
+func before(f func()) effect {
 	return func(_ context.Context, c *call) error {
 		f()
 		return c.do()
 	}
 }
 
-// faults say what becomes of the calls of a store or an index. Its zero value lets all of them pass.
+// faults inject effects into the calls of a store or an index. The zero value injects none.
 type faults struct {
-	mu    sync.Mutex
-	ways  map[string]way
-	left  map[string]int // calls that the way is for; less than zero: all
-	calls map[string]int
+	mu      sync.Mutex
+	effects map[string]effect
+	left    map[string]int // remaining calls with the effect; negative: all
+	calls   map[string]int
 }
 
-// set has the calls of these operations go that way from now on; nil: they work again.
-func (f *faults) set(w way, ops ...string) { f.times(-1, w, ops...) }
+// set injects the effect into all further calls of these operations; nil ends that.
+func (f *faults) set(w effect, ops ...string) { f.times(-1, w, ops...) }
 
-// times has the next n calls of each of these operations go that way.
-func (f *faults) times(n int, w way, ops ...string) {
+// times injects the effect into the next n calls of each operation.
+func (f *faults) times(n int, w effect, ops ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ways == nil {
-		f.ways, f.left = map[string]way{}, map[string]int{}
+	if f.effects == nil {
+		f.effects, f.left = map[string]effect{}, map[string]int{}
 	}
 	for _, op := range ops {
-		f.ways[op], f.left[op] = w, n
+		f.effects[op], f.left[op] = w, n
 	}
 }
 
-// count is how many calls of an operation there were.
+// count returns how many calls of an operation were made.
 func (f *faults) count(op string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// next counts a call, and returns its way; nil: it works.
-func (f *faults) next(op string) way {
+// next counts a call and returns its effect, or nil.
+func (f *faults) next(op string) effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls == nil {
@@ -165,10 +165,10 @@ func (f *faults) next(op string) way {
 		return nil
 	}
 	f.left[op]--
-	return f.ways[op]
+	return f.effects[op]
 }
 
-// call makes a call the way that is set for it.
+// call makes a call with its effect.
 func (f *faults) call(ctx context.Context, op string, args []any, do work) (any, error) {
 	w := f.next(op)
 	if w == nil {

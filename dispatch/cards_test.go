@@ -13,7 +13,8 @@ import (
 
 func guarded(by store.PanGuard) tweak { return func(o *options) { o.PanGuard = by } }
 
-// TestEvidenceShowsNoCardNumber: neither the reference nor what the receiver answered.
+// TestEvidenceShowsNoCardNumber: the report contains no card number, neither in the reference nor in the
+// response.
 func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	with(nil, guarded(store.PanMask)).run(t, func(b *fixture) {
 		id := b.accept(accept.Submission{Ref: "4111111111111111"}).ID
@@ -24,12 +25,12 @@ func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	})
 }
 
-// TestCardNumbersOfAnEventAreLookedForOnce, and not for each endpoint: what the looking allocates does not
-// grow with them.
-func TestCardNumbersOfAnEventAreLookedForOnce(t *testing.T) {
+// TestEventIsCheckedForCardsOnce: an event is checked for card numbers once, not for each endpoint, so the
+// allocations of the check do not grow with the endpoints.
+func TestEventIsCheckedForCardsOnce(t *testing.T) {
 	body := []byte(`"` + strings.Repeat("1 ", 50<<10) + `"`)
 	allocated := func(guard store.PanGuard, endpoints int) (n int64) {
-		with(nil, guarded(guard)).runAlone(t, func(b *fixture) {
+		with(nil, guarded(guard)).runSerial(t, func(b *fixture) {
 			for range endpoints {
 				b.endpoint(control.EndpointChange{Topics: &[]string{"payment"}})
 			}

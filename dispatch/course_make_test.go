@@ -20,10 +20,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file makes what the arguments of a line ask for.
+// The methods of arguments in this file build requests and options from the arguments of a line.
 
-// befall has calls go a way, from the start on where there is no engine yet.
-func (a arguments) befall(w way, ops ...string) {
+// inject adds an effect to calls, from the start of the engine if none runs yet.
+func (a arguments) inject(w effect, ops ...string) {
 	times := cmp.Or(a.number("times"), -1)
 	if a.fixture == nil {
 		a.next.tweaks = append(a.next.tweaks, func(o *options) { o.times(times, w, ops...) })
@@ -32,18 +32,18 @@ func (a arguments) befall(w way, ops ...string) {
 	a.times(times, w, ops...)
 }
 
-// options are those of an engine.
+// options returns the options of an engine.
 func (a arguments) options() []tweak {
 	return []tweak{func(o *options) {
 		for _, w := range a.words {
 			switch w {
-			case "held":
-				onHold(o)
+			case "off":
+				sendingOff(o)
 			case "shared":
 				o.Embedded = false
 			case "named":
 				o.Name, o.Version, o.Roles, o.Workers = "one", "1.2.3", []string{"api", "worker"}, 7
-				o.Embedded = slices.Contains(a.words, "alone")
+				o.Embedded = slices.Contains(a.words, "embedded")
 			case "api":
 				o.Name, o.Embedded, o.NoWorker = "api", false, true
 			case "templates":
@@ -60,12 +60,12 @@ func (a arguments) options() []tweak {
 		}
 		if a.has("foreign") {
 			on(foreignIndex(a.T, int64(a.number("foreign"))))(o)
-			for i, id := range strangers {
+			for i, id := range unknownIDs {
 				a.ids[fmt.Sprint("theirs", i+1)] = id
 			}
 		}
 		o.PanGuard = store.PanGuard(a.named["guard"])
-		if a.has("clock") { // an index whose clock is ahead of this process's by so much
+		if a.has("clock") { // the index's clock is ahead of this process's
 			ahead := a.duration("clock")
 			on(memq.New(memq.Options{Now: func() time.Time { return time.Now().Add(ahead) }}))(o)
 		}
@@ -77,7 +77,7 @@ func (a arguments) options() []tweak {
 	}}
 }
 
-// receiver is how requests are answered.
+// receiver returns the responses to requests.
 func (a arguments) receiver() answers {
 	var say answers
 	switch what := a.words[0]; {
@@ -136,7 +136,7 @@ func (a arguments) headers() *[]store.Header {
 	return &[]store.Header{{Name: name, Value: value}}
 }
 
-// submission is the one of that number. {i} stands for the number.
+// submission returns the submission with that number. {i} stands for the number.
 func (a arguments) submission(i int) accept.Submission {
 	numbered := func(name string) string {
 		return strings.ReplaceAll(a.named[name], "{i}", strconv.Itoa(i+1))
@@ -179,7 +179,7 @@ func (a arguments) submission(i int) accept.Submission {
 	return s
 }
 
-// accepts hands over one callback, or with a number, as in a*20, as many that are called a1 to a20.
+// accepts submits one callback. A name such as a*20 submits twenty, named a1 to a20.
 func (a arguments) accepts() string {
 	name, times, many := strings.Cut(a.words[0], "*")
 	n := 1
@@ -314,7 +314,7 @@ func (a arguments) pauses() {
 	}
 }
 
-// redrives begins one redrive of a topic, or with a number as many that are alike.
+// redrives starts one redrive of a topic, or several with a name such as r*20.
 func (a arguments) redrives() string {
 	r := control.RedriveRequest{
 		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, Shown: "{}",

@@ -18,14 +18,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCourses plays the courses of events in testdata/courses: what people, receivers, SQL and the index do
-// to an engine, line by line, and what comes of it. Its README.md says what the lines mean.
+// TestCourses runs the scripts in testdata/courses line by line: actions of people, receivers, SQL and the
+// index, and the state of the engine after them. README.md there describes the commands.
 func TestCourses(t *testing.T) {
 	transcript.Files(t, "testdata/courses/*.txt", func(t *testing.T, text string) string {
 		return transcript.Cases(t, text, func(t *testing.T, _, body string) (played string) {
 			bubble(t, func(t *testing.T) {
 				c := &course{
-					T: t, began: time.Now(), next: with(nil), besides: map[string]*fixture{},
+					T: t, began: time.Now(), next: with(nil), others: map[string]*fixture{},
 					ids:    map[string]string{},
 					things: map[string]func() any{}, called: map[string]int{},
 				}
@@ -36,30 +36,30 @@ func TestCourses(t *testing.T) {
 	})
 }
 
-// A course is one case, inside a bubble.
+// A course is one script in a synctest bubble.
 type course struct {
 	*testing.T
 	began time.Time
-	// next makes the engine that is started next; fixture is the one that lines are for, besides are the
-	// others.
+	// next builds the engine that starts next. fixture is the engine that lines apply to, others are further
+	// ones by name.
 	next setup
 	*fixture
-	besides map[string]*fixture
-	// ids are those of what the course has given a name, and things are read by their names.
+	others map[string]*fixture
+	// ids and things are the named objects of the course: their ids, and functions that read them.
 	ids    map[string]string
 	things map[string]func() any
 	wire   gauge
 	log    lines
-	link   store.AuditLink // of the audit, that was kept
-	called map[string]int  // when calls were last asked for
+	link   store.AuditLink // the kept link of the audit chain
+	called map[string]int  // the number of calls at the last "calls" command
 }
 
-// arguments are those of a line: words, and what has a name, as in tiers=1s,2s.
+// arguments are the arguments of a line: words, and named ones such as tiers=1s,2s.
 type arguments struct {
 	*course
 	words []string
 	named map[string]string
-	rest  string // of the line, as it is written
+	rest  string // the text of the line after the command
 }
 
 var (
@@ -69,12 +69,12 @@ var (
 	timed = regexp.MustCompile(`(At|Since|Until)$`) // fields that are times
 )
 
-// answer carries out a line. What it has to say calls everything by its name in the course.
+// answer runs a line and returns its output, in which ids are replaced by their names.
 func (c *course) answer(line string) string {
 	c.Helper()
-	if other, rest, ok := strings.Cut(line, ": "); ok && c.besides[other] != nil {
+	if other, rest, ok := strings.Cut(line, ": "); ok && c.others[other] != nil {
 		defer func(b *fixture) { c.fixture = b }(c.fixture)
-		c.fixture, line = c.besides[other], rest
+		c.fixture, line = c.others[other], rest
 	}
 	verb, rest, _ := strings.Cut(line, " ")
 	a := arguments{course: c, named: map[string]string{}, rest: rest}
@@ -87,6 +87,9 @@ func (c *course) answer(line string) string {
 	}
 	do := verbs[verb]
 	if do == nil {
+		do = checks[verb]
+	}
+	if do == nil {
 		c.Fatalf("%s: no line begins with %q", line, verb)
 	}
 	said := do(a)
@@ -96,8 +99,8 @@ func (c *course) answer(line string) string {
 	return ulid.ReplaceAllString(said, "…")
 }
 
-// quietly is a verb that has nothing to say.
-func quietly(do func(a arguments)) func(arguments) string {
+// silent wraps a command without output.
+func silent(do func(a arguments)) func(arguments) string {
 	return func(a arguments) string {
 		do(a)
 		return ""
@@ -106,7 +109,7 @@ func quietly(do func(a arguments)) func(arguments) string {
 
 func (a arguments) has(name string) bool { return a.named[name] != "" }
 
-// text is what has a name; nil: it is not there.
+// text returns a named argument, or nil.
 func (a arguments) text(name string) *string {
 	if value, ok := a.named[name]; ok {
 		return &value
@@ -121,7 +124,7 @@ func (a arguments) list(name string) *[]string {
 	return nil
 }
 
-// number is a whole number; zero: it is not there.
+// number returns a named whole number, or zero.
 func (a arguments) number(name string) int {
 	if !a.has(name) {
 		return 0
@@ -129,7 +132,7 @@ func (a arguments) number(name string) int {
 	return must(strconv.Atoi(a.named[name]))
 }
 
-// duration is zero where it is not there.
+// duration returns a named duration, or zero.
 func (a arguments) duration(name string) time.Duration {
 	if !a.has(name) {
 		return 0
@@ -144,7 +147,7 @@ func (a arguments) maybeDuration(name string) *time.Duration {
 	return new(a.duration(name))
 }
 
-// moment is a time from now: 1h, ever or off.
+// moment converts a duration from now, "ever" or "off" to Unix milliseconds.
 func moment(text string) int64 {
 	switch text {
 	case "ever":
@@ -155,7 +158,7 @@ func moment(text string) int64 {
 	return soon(must(time.ParseDuration(text)))
 }
 
-// within fails the test unless a number, or a duration in seconds, lies in a span: 1..60, or 0s..1m.
+// within fails the test unless a number, or a duration in seconds, is within a span such as 1..60 or 0s..1m.
 func (c *course) within(what string, got float64, span string) {
 	c.Helper()
 	low, high, _ := strings.Cut(span, "..")
@@ -168,7 +171,7 @@ func (c *course) within(what string, got float64, span string) {
 	between(c.fixture, what, got, size(low), size(high))
 }
 
-// counted says a number, unless it is to lie in the span that is the last word.
+// counted returns a number, or checks it if the last word is a span.
 func (a arguments) counted(what string, got int) string {
 	if n := len(a.words); n > 0 && strings.Contains(a.words[n-1], "..") {
 		a.within(what, float64(got), a.words[n-1])
@@ -177,7 +180,7 @@ func (a arguments) counted(what string, got int) string {
 	return strconv.Itoa(got)
 }
 
-// names are all names that are meant: one with * at its end means all that begin so and go on with a number.
+// names expands names: one with * at the end stands for all numbered names that begin with it.
 func (c *course) names(meant ...string) (list []string) {
 	for _, name := range meant {
 		stem, many := strings.CutSuffix(name, "*")
@@ -191,7 +194,7 @@ func (c *course) names(meant ...string) (list []string) {
 	return list
 }
 
-// known are the ids of names.
+// known returns the ids of names.
 func (c *course) known(names ...string) (list []string) {
 	c.Helper()
 	for _, name := range c.names(names...) {
@@ -209,7 +212,7 @@ func (c *course) id(name string) string {
 	return id
 }
 
-// call gives an id a name, by which read reads what it is of.
+// call names an id; read returns its object.
 func (c *course) call(name, id string, read func(id string) any) {
 	c.ids[name] = id
 	c.things[name] = func() any { return read(id) }
@@ -219,7 +222,7 @@ func (c *course) callback(name, id string) {
 	c.call(name, id, func(id string) any { return c.get(id) })
 }
 
-// thing reads what has a name; a#2 is the second attempt of a.
+// thing returns the object of a name. a#2 is the second attempt of a.
 func (c *course) thing(name string) any {
 	c.Helper()
 	synctest.Wait()
@@ -232,7 +235,7 @@ func (c *course) thing(name string) any {
 	return c.things[name]()
 }
 
-// when is a time since the course began.
+// when formats a time as the duration since the course began.
 func (c *course) when(at int64) string {
 	switch at {
 	case 0:
@@ -243,7 +246,7 @@ func (c *course) when(at int64) string {
 	return "+" + time.UnixMilli(at).Sub(c.began).String()
 }
 
-// field is one of a value, by its path.
+// field returns a field of a value by its path.
 func field(v any, path string) any {
 	r := reflect.Indirect(reflect.ValueOf(v))
 	for name := range strings.SplitSeq(path, ".") {
@@ -252,13 +255,13 @@ func field(v any, path string) any {
 	return r.Interface()
 }
 
-// whole is a field of what has that name, which is a whole number.
+// whole returns a field of a named object as a whole number.
 func (c *course) whole(name, path string) int {
 	c.Helper()
 	return int(reflect.ValueOf(field(c.thing(name), path)).Int())
 }
 
-// fields says what fields of a value are; without names, those that are not zero.
+// fields formats fields of a value; without names, those that are not zero.
 func (c *course) fields(v any, names ...string) string {
 	if len(names) == 0 {
 		for f, value := range reflect.Indirect(reflect.ValueOf(v)).Fields() {
@@ -283,7 +286,7 @@ func (c *course) fields(v any, names ...string) string {
 	return strings.Join(parts, ", ")
 }
 
-// refused says why something was refused: the fields that are wrong, or the error.
+// refused formats an error: the names of the invalid fields, or its text.
 func (c *course) refused(err error) string {
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
 		var fields []string
@@ -302,7 +305,7 @@ func (c *course) refused(err error) string {
 	return ""
 }
 
-// same says what each of several has become, or what all have.
+// same formats the results of several objects, or one result if all are equal.
 func (c *course) same(ids, become []string) string {
 	if alike := slices.Compact(slices.Clone(become)); len(alike) == 1 {
 		return alike[0]
@@ -324,8 +327,8 @@ func (c *course) processes(list func() []store.Dispatcher) string {
 	return text.String()
 }
 
-// verifyAudit checks the chain: that it has the link that was kept, or that it is sound after it, or after
-// where the last check ended.
+// verifyAudit verifies the chain. "kept" expects the kept link, "after" continues after it, and "of" expects
+// a wrong hash.
 func (a arguments) verifyAudit() string {
 	var after, expect store.AuditLink
 	switch {
@@ -348,7 +351,7 @@ func (a arguments) verifyAudit() string {
 	return said
 }
 
-// activity sums up what was counted in spans of a length, of so many lanes or, with zero, of the project.
+// activity sums up the counts of a span, of that many lanes or, with zero, of the project.
 func (c *course) activity(span store.Span, lanes int64) string {
 	var sum store.Activity
 	for lane := min(1, lanes); lane <= lanes; lane++ {
@@ -366,12 +369,12 @@ func (c *course) activity(span store.Span, lanes int64) string {
 	return fmt.Sprintf("%s; %d were timed for lateness, %d for how long they took", c.fields(sum), late, took)
 }
 
-// became is the state of a callback, with its reason and its charged attempts.
-func became(c store.Callback) string {
+// outcomeOf returns the state of a callback with its reason and its counted attempts.
+func outcomeOf(c store.Callback) string {
 	return strings.Join(strings.Fields(fmt.Sprint(c.State, " ", c.Reason, " ", c.AttemptCount)), " ")
 }
 
-// block says what keeps a callback or a lane.
+// block formats a block of a callback or a lane.
 func (c *course) block(block control.Block, names ...string) string {
 	return c.fields(block, names...) + "\n  " + block.Detail + "\n  " + block.Cure
 }

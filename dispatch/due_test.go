@@ -11,12 +11,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// When attempts are made: at their due times, by the clock that counts.
+// Attempts are made at their due times by the index's clock.
 
-// The whole default ladder, to the millisecond: ten attempts over 25 h 13 m 15 s, none early and none late.
-// Outside the full size every wait is a 60th: a day of an idle engine takes five seconds, and a minute under
-// the race detector.
-func TestTheWholeLadder(t *testing.T) {
+// TestWholeLadder makes the ten attempts of the default policy over 25 h 13 m 15 s. Each must start at its
+// due time, to the millisecond. Without the full size every wait is a 60th: a day of an idle engine takes
+// five seconds, and a minute under the race detector.
+func TestWholeLadder(t *testing.T) {
 	with(always(500, "no")).run(t, func(b *fixture) {
 		tiers, asked := schedule.Payment(), accept.Submission{}
 		short := underRace || !testserver.Full()

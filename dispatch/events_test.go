@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Events that callers send, and those that the dispatcher makes of what happens.
+// Tests of events of callers and of operational events.
 
 func (b *fixture) event(s accept.Submission) (accept.EventReceipt, error) {
 	if s.Body == nil {
@@ -23,13 +23,13 @@ func (b *fixture) event(s accept.Submission) (accept.EventReceipt, error) {
 	return b.engine.AcceptEvent(b.Context(), project, s)
 }
 
-// An alert is an event of the dispatcher's own.
+// An alert is an operational event.
 type alert struct {
 	Type string
 	Data struct{ ID, Reason, Topic string }
 }
 
-// alerts are what arrived at ops.example.
+// alerts returns the operational events that arrived at ops.example.
 func (b *fixture) alerts() (list []alert) {
 	b.Helper()
 	for _, h := range b.hits("ops.example") {
@@ -40,7 +40,7 @@ func (b *fixture) alerts() (list []alert) {
 	return list
 }
 
-// ops makes an endpoint that hears all events of the dispatcher's own.
+// ops creates an endpoint that subscribes to all operational events.
 func (b *fixture) ops() {
 	b.Helper()
 	b.endpoint(control.EndpointChange{
@@ -49,7 +49,7 @@ func (b *fixture) ops() {
 	})
 }
 
-// However slow SQL is, and whatever is refused before them, endpoint events are published.
+// Endpoint events are published even if SQL is slow, and even if earlier events cannot be accepted.
 func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 	for name, refused := range map[string]int{"slow": 0, "the first are refused": 40} {
 		t.Run(name, func(t *testing.T) {
@@ -84,15 +84,15 @@ func TestManyEndpointEventsOnASlowDatabase(t *testing.T) {
 				}
 				time.Sleep(10 * time.Minute)
 				b.is("events that are left", len(must(b.db.EndpointEvents(b.Context(), "", 1000))), refused)
-				b.is("told", len(b.alerts()), len(changes)-refused)
+				b.is("alerts", len(b.alerts()), len(changes)-refused)
 			})
 		})
 	}
 }
 
-// A project of which much has died does not hold up the others.
-func TestDeadOnesOfManyProjectsOnASlowDatabase(t *testing.T) {
-	with(failing("shop"), struck(slow(100*time.Millisecond), "PlanEvent")).run(t, func(b *fixture) {
+// Many dead callbacks of one project do not delay the events of another.
+func TestDeathsInSeveralProjectsOnASlowDatabase(t *testing.T) {
+	with(failing("shop"), withEffect(slow(100*time.Millisecond), "PlanEvent")).run(t, func(b *fixture) {
 		const other, few = "other", 50
 		b.createProject(control.ProjectChange{ID: other})
 		for _, p := range []string{project, other} {
@@ -104,11 +104,11 @@ func TestDeadOnesOfManyProjectsOnASlowDatabase(t *testing.T) {
 		b.backlog(20*few, tiers())
 		b.offer(other, slices.Repeat([]accept.Submission{tiers()}, few)...)
 		time.Sleep(2 * time.Minute)
-		b.is("told in the other project", len(b.hits("ops.example/"+other)), few)
+		b.is("alerts in the other project", len(b.hits("ops.example/"+other)), few)
 	})
 }
 
-// What one project's endpoints are like is no reason to tell another's nothing.
+// Alerts of one project that cannot be accepted do not stop those of another.
 func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 	with(always(500, "")).run(t, func(b *fixture) {
 		projects := []string{"aaa", "zzz"}
@@ -127,12 +127,12 @@ func TestAlertsOfOneProjectDoNotStopOthers(t *testing.T) {
 			b.ok(b.offer(p, tiers())[0].Err)
 		}
 		time.Sleep(time.Minute)
-		b.check(len(b.hits("https://zzz.example/h")) > 0, "project zzz was not told")
+		b.check(len(b.hits("https://zzz.example/h")) > 0, "project zzz got no alert")
 	})
 }
 
-// A round of alerts reads what the subscribing projects need, however many others there are.
-func TestAlertsReadNothingOfOtherProjects(t *testing.T) {
+// A run of alerts reads only the data of projects with subscribers, however many other projects exist.
+func TestAlertsReadOnlySubscribingProjects(t *testing.T) {
 	with(failing("shop")).run(t, func(b *fixture) {
 		for i := range 2000 {
 			must(b.db.CreateProject(b.Context(),
@@ -140,14 +140,13 @@ func TestAlertsReadNothingOfOtherProjects(t *testing.T) {
 		}
 		b.ops()
 		b.bury(1)
-		time.Sleep(10 * time.Second) // the first round sets the cursor
+		time.Sleep(10 * time.Second) // the first run sets the cursor
 		reads := func() int { return b.count("FeedReaders") + b.count("Subscribers") + b.count("Outcomes") }
 		before := reads()
 		b.bury(1)
 		time.Sleep(10 * time.Second)
-		// Each round of 5 s reads the readers, the feed of one project to its end, and its subscribers to
-		// tell them.
+		// Each run reads the list of readers, the feed of one project to its end, and its subscribers.
 		between(b, "reads", reads()-before, 1, 20)
-		b.is("told", len(b.alerts()), 1)
+		b.is("alerts", len(b.alerts()), 1)
 	})
 }

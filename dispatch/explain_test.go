@@ -9,10 +9,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
-// Each code of what keeps a callback has a course, in which it is what keeps one before all else.
-func TestEveryHoldIsTold(t *testing.T) {
+// Each code of a block has a course in blocks.txt in which it comes first and states its start.
+func TestEveryBlockIsExplained(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("testdata/courses/held.txt")
+	text, err := os.ReadFile("testdata/courses/blocks.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestEveryHoldIsTold(t *testing.T) {
 		_, course, _ := strings.Cut(string(text), "\n== "+code+"\n")
 		course, _, _ = strings.Cut(course, "\n== ")
 		if _, first, _ := strings.Cut(course, "\n  Code "); !strings.HasPrefix(first, code+", Since +") {
-			t.Errorf("no course says since when %s keeps a callback", code)
+			t.Errorf("no course shows since when %s blocks a callback", code)
 		}
 	}
 }
@@ -31,7 +31,7 @@ func (b *fixture) explain(id string) control.Explanation {
 	return must(b.engine.Explain(b.Context(), project, id))
 }
 
-// first is what keeps a callback before all else.
+// first returns the first block of a callback.
 func (b *fixture) first(id string) control.Block {
 	b.Helper()
 	if x := b.explain(id); len(x.Blocking) > 0 {

@@ -15,17 +15,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what tests make with a fixture, and what they look at: callbacks, endpoints, schedules, polls.
-// All of it is of the default project, and done by the operator.
+// This file has helpers of tests that create and read callbacks, endpoints, schedules and polls. All belong
+// to the default project, and the operator is the actor.
 
 const project = store.DefaultProject
 
 var operator = store.Actor{Name: "operator", Reason: "a test"}
 
-// bare is an id without its prefix.
+// bare returns an id without its prefix.
 func bare(id string) string { return strings.TrimPrefix(id, store.CallbackPrefix) }
 
-// tiers is an inline policy.
+// tiers returns a submission with these tiers.
 func tiers(d ...time.Duration) accept.Submission {
 	p := accept.DefaultPolicy()
 	p.Tiers = d
@@ -34,12 +34,12 @@ func tiers(d ...time.Duration) accept.Submission {
 
 func to(url string) accept.Submission { return accept.Submission{URL: url} }
 
-// in is what is due after d, at what is due then.
+// in returns a submission that is due after d, at one that is due then.
 func in(d time.Duration) accept.Submission { return at(time.Now().Add(d)) }
 
 func at(due time.Time) accept.Submission { return accept.Submission{DueAt: new(due.UnixMilli())} }
 
-// completed gives submissions what a test leaves out: an address and a body.
+// completed adds a URL and a body to submissions without one.
 func completed(subs []accept.Submission) []accept.Submission {
 	for i := range subs {
 		if subs[i].URL == "" && subs[i].Endpoint == "" {
@@ -52,13 +52,13 @@ func completed(subs []accept.Submission) []accept.Submission {
 	return subs
 }
 
-// offer hands submissions over, and returns what became of each.
+// offer submits callbacks and returns all results.
 func (b *fixture) offer(project string, subs ...accept.Submission) []store.Accepted {
 	b.Helper()
 	return must(b.engine.Accept(b.Context(), project, completed(subs)))
 }
 
-// accept submits callbacks, all of which must be taken, and returns the last one.
+// accept submits callbacks, checks that all are accepted, and returns the last one.
 func (b *fixture) accept(subs ...accept.Submission) (last store.Callback) {
 	b.Helper()
 	for part := range slices.Chunk(subs, 1000) {
@@ -70,13 +70,13 @@ func (b *fixture) accept(subs ...accept.Submission) (last store.Callback) {
 	return last
 }
 
-// backlog accepts so many callbacks that are alike.
+// backlog accepts n equal callbacks.
 func (b *fixture) backlog(n int, s accept.Submission) {
 	b.Helper()
 	b.accept(slices.Repeat([]accept.Submission{s}, n)...)
 }
 
-// wrongFields are those that an error names.
+// wrongFields returns the fields that an error names.
 func (b *fixture) wrongFields(err error) (fields []string) {
 	b.Helper()
 	wrong, ok := errors.AsType[*store.InvalidError](err)
@@ -94,7 +94,7 @@ func (b *fixture) get(id string) store.Callback {
 	return must(b.db.Get(b.Context(), project, id))
 }
 
-// attempts are those of a callback by number.
+// attempts returns the attempts of a callback by number.
 func (b *fixture) attempts(id string) []store.Attempt {
 	b.Helper()
 	a := must(b.db.Attempts(b.Context(), project, id, 0, 500))
@@ -102,8 +102,8 @@ func (b *fixture) attempts(id string) []store.Attempt {
 	return a
 }
 
-// await sleeps, in the bubble's time, until the callback is terminal: to its due time while that is far, else
-// in small steps.
+// await waits in virtual time until the callback is terminal. It sleeps until a distant due time, and else in
+// short steps.
 func (b *fixture) await(id string, within time.Duration) store.Callback {
 	b.Helper()
 	deadline := time.Now().Add(within)
@@ -121,56 +121,56 @@ func (b *fixture) await(id string, within time.Duration) store.Callback {
 	}
 }
 
-// ends awaits callbacks, and checks how each has ended: "succeeded 2", "dead exhausted 3", with the number of
-// charged attempts or without it.
+// ends waits for callbacks and checks their outcome, such as "succeeded 2" or "dead exhausted 3". The number
+// of counted attempts is optional.
 func (b *fixture) ends(want string, within time.Duration, ids ...string) {
 	b.Helper()
 	for _, id := range ids {
 		c := b.await(id, within)
-		b.stands(c, want)
+		b.checkState(c, want)
 	}
 }
 
-// stands checks a callback's state, reason and number of charged attempts.
-func (b *fixture) stands(c store.Callback, want string) {
+// checkState checks a callback's state, reason and number of counted attempts.
+func (b *fixture) checkState(c store.Callback, want string) {
 	b.Helper()
-	got := became(c)
+	got := outcomeOf(c)
 	b.check(strings.HasPrefix(got+" ", want+" "), "%s to %s: %s, want %s", c.ID, c.URL, got, want)
 }
 
-// seen are the requests so far.
+// seen returns the requests so far.
 func (r *receiver) seen() []hit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.hits)
 }
 
-// turn has the receiver answer otherwise from now on.
+// turn changes the receiver's responses.
 func (b *fixture) turn(answer answers) {
 	b.receiver.mu.Lock()
 	defer b.receiver.mu.Unlock()
 	b.receiver.answer = answer
 }
 
-// hits are the requests so far to addresses with that in them.
+// hits returns the requests so far to URLs that contain part.
 func (b *fixture) hits(part string) []hit {
 	synctest.Wait()
 	return slices.DeleteFunc(b.receiver.seen(), func(h hit) bool { return !strings.Contains(h.url, part) })
 }
 
-// sent checks how many requests there were so far.
+// sent checks the number of requests so far.
 func (b *fixture) sent(want int, when string) {
 	b.Helper()
 	b.is("requests "+when, len(b.hits("")), want)
 }
 
-// counts are how many callbacks there are in each state.
+// counts returns the number of callbacks in each state.
 func (b *fixture) counts() map[store.State]int64 {
 	b.Helper()
 	return must(b.db.Counts(b.Context(), project)).States
 }
 
-// health is what the engine says of itself: "ready", or why it is not, and what is degraded.
+// health returns the engine's health in words: "ready" or why it is not, and what is degraded.
 func (b *fixture) health() string {
 	h := b.engine.Health(b.Context())
 	words := append([]string{h.Why}, h.Degraded...)
@@ -180,7 +180,7 @@ func (b *fixture) health() string {
 	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
 }
 
-// endpoint makes one.
+// endpoint creates an endpoint.
 func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
 	b.Helper()
 	if ch.URL == nil {
@@ -188,8 +188,6 @@ func (b *fixture) endpoint(ch control.EndpointChange) store.Endpoint {
 	}
 	return must(b.engine.CreateEndpoint(b.Context(), project, ch, operator)).Endpoint
 }
-
-// What people do.
 
 func (b *fixture) retryAt(id, url string) {
 	b.Helper()
@@ -216,10 +214,10 @@ func (b *fixture) createProject(ch control.ProjectChange) {
 	must(b.engine.CreateProject(b.Context(), ch, operator))
 }
 
-// soon is a time from now, in Unix milliseconds.
+// soon returns a time from now in Unix milliseconds.
 func soon(d time.Duration) int64 { return time.Now().Add(d).UnixMilli() }
 
-// bury accepts n callbacks that die with their first attempt.
+// bury accepts n callbacks that die at their first attempt, and waits for that.
 func (b *fixture) bury(n int) (ids []string) {
 	b.Helper()
 	s := tiers()
@@ -232,7 +230,7 @@ func (b *fixture) bury(n int) (ids []string) {
 	return ids
 }
 
-// readTemplate stands for the API's reader.
+// readTemplate replaces the API's reader of templates.
 func readTemplate(raw []byte) (s accept.Submission, err error) {
 	var t struct {
 		URL, Endpoint, Ref string
@@ -246,11 +244,12 @@ func readTemplate(raw []byte) (s accept.Submission, err error) {
 	return s, nil
 }
 
-// untilPaid is the rule of most polls here.
-const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], "failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
+// untilPaid is the default rule of polls in these tests.
+const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}], ` +
+	`"failure": [{"pointer": "/trade_state", "in": ["CLOSED"]}]}`
 
-// A bank is an upstream that says states in turn, the last one again and again, and a merchant that hears
-// results; it answers whatever else comes with 200.
+// bank returns an upstream that responds to a poll with the states in turn and repeats the last one. It
+// responds to all other requests with 200.
 func bank(states ...string) answers {
 	return answering("https://bank.example/", func(_ context.Context, _ hit, before int) (*http.Response,
 		error) {
@@ -269,7 +268,7 @@ func bank(states ...string) answers {
 	})
 }
 
-// paidPoll is a poll of an order with these tiers.
+// paidPoll returns a poll of an order with these tiers.
 func paidPoll(ref string, d ...time.Duration) accept.PollSubmission {
 	p := accept.PollSubmission{Submission: tiers(d...), Until: []byte(untilPaid),
 		Context: []byte(`{"shop": 7, "n": 1.50}`)}
@@ -283,7 +282,7 @@ func (b *fixture) poll(p accept.PollSubmission) store.Callback {
 	return must(b.engine.AcceptPoll(b.Context(), project, p)).Callback
 }
 
-// awaitChain waits until no entry is unchained, and returns the chain's last link.
+// awaitChain waits until every audit entry is chained, and returns the last link.
 func (b *fixture) awaitChain() store.AuditLink {
 	b.Helper()
 	for range 10 {

@@ -26,11 +26,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// This file is the fixture: an engine with SQLite, an index in memory and a stub receiver, in synctest's
-// time.
+// The fixture is an engine with SQLite, an index in memory and a stub receiver, in virtual time (synctest).
 
-// emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than
-// most tests: they run once, and each test starts with a copy.
+// emptyDatabase returns the bytes of a migrated SQLite file without rows. Migrations take longer than most
+// tests, so they run once and each test starts with a copy.
 var emptyDatabase = testserver.SQLiteTemplate(func(url string) error {
 	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: url})
 	if err != nil {
@@ -39,8 +38,8 @@ var emptyDatabase = testserver.SQLiteTemplate(func(url string) error {
 	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
 })
 
-// databasePath returns a path in a directory of the test's own. It is in memory where the system has such
-// a place: a disk is waited for at each commit, and no test reads what survives a power cut.
+// databasePath returns a path in a new directory, in memory if the system has /dev/shm: each commit waits for
+// a disk, and no test needs to survive a power cut.
 func databasePath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "dispatch")
@@ -55,7 +54,7 @@ func databasePath(t *testing.T) string {
 	return filepath.Join(dir, "dispatcher.db")
 }
 
-// openDatabase opens the SQLite file at the path, which becomes an empty database if there is none.
+// openDatabase opens the SQLite file at the path, or creates an empty database there.
 func openDatabase(ctx context.Context, path string) (*sqlstore.DB, error) {
 	empty, err := emptyDatabase()
 	if err != nil {
@@ -69,7 +68,7 @@ func openDatabase(ctx context.Context, path string) (*sqlstore.DB, error) {
 	return sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + path})
 }
 
-// A hit is one request as the receiver saw it.
+// A hit is a request that the receiver got.
 type hit struct {
 	at     time.Time
 	id     string // without its prefix
@@ -78,11 +77,11 @@ type hit struct {
 	body   string
 }
 
-// answers are what a receiver says to a request, which may take a while of the bubble's time. before is how
-// often its id came before.
+// answers returns a receiver's response to a request, possibly after some virtual time. before is how many
+// requests with that id came earlier.
 type answers = func(ctx context.Context, h hit, before int) (*http.Response, error)
 
-// A receiver is a stub transport: it answers from a script, and remembers what came.
+// A receiver is a stub transport that records requests and responds by a function.
 type receiver struct {
 	mu     sync.Mutex
 	hits   []hit
@@ -114,7 +113,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	return say(req.Context(), h, before)
 }
 
-// answer makes a response.
+// answer returns a response.
 func answer(status int, body string, headers ...string) *http.Response {
 	h := http.Header{}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -126,15 +125,14 @@ func answer(status int, body string, headers ...string) *http.Response {
 	}
 }
 
-// always answers every request alike.
+// always responds to every request in the same way.
 func always(status int, body string, headers ...string) answers {
 	return func(context.Context, hit, int) (*http.Response, error) {
-		return answer(status, body, headers...),
-			nil
+		return answer(status, body, headers...), nil
 	}
 }
 
-// after answers like that after a while.
+// after delays responses by d.
 func after(d time.Duration, those answers) answers {
 	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
 		select {
@@ -146,16 +144,16 @@ func after(d time.Duration, those answers) answers {
 	}
 }
 
-// takes answers with 200 after a while.
+// takes responds with 200 after d.
 func takes(d time.Duration) answers { return after(d, always(200, "")) }
 
-// failing answers addresses with that in them with 500, and the others with 200.
+// failing responds with 500 to URLs that contain part, and with 200 to others.
 func failing(part string) answers { return answering(part, always(500, "")) }
 
-// answering answers addresses with that in them in this way, and the others with 200.
+// answering uses those responses for URLs that contain part, and 200 for others.
 func answering(part string, those answers) answers { return divided(part, those, always(200, "")) }
 
-// divided answers addresses with that in them in one way, and the others in another.
+// divided uses those responses for URLs that contain part, and others for the rest.
 func divided(part string, those, others answers) answers {
 	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
 		if strings.Contains(h.url, part) {
@@ -165,26 +163,26 @@ func divided(part string, those, others answers) answers {
 	}
 }
 
-// inTurn answers an id's first request with the first status, and so on; the last one repeats.
+// inTurn responds to an id's requests with the statuses in turn and repeats the last one.
 func inTurn(statuses ...int) answers {
 	return func(_ context.Context, _ hit, before int) (*http.Response, error) {
 		return answer(statuses[min(before, len(statuses)-1)], ""), nil
 	}
 }
 
-// hangs never answers.
+// hangs never responds.
 func hangs(ctx context.Context, _ hit, _ int) (*http.Response, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
 
-// A gauge counts what is under way at once.
+// A gauge counts concurrent requests.
 type gauge struct {
 	mu        sync.Mutex
 	now, most int
 }
 
-// around counts requests while they are answered.
+// around counts requests during their response.
 func (g *gauge) around(those answers) answers {
 	return func(ctx context.Context, h hit, before int) (*http.Response, error) {
 		g.add(1)
@@ -200,7 +198,7 @@ func (g *gauge) add(n int) {
 	g.most = max(g.most, g.now)
 }
 
-// peak returns the most that were under way since it was last called.
+// peak returns the most concurrent requests since its last call.
 func (g *gauge) peak() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -209,7 +207,7 @@ func (g *gauge) peak() int {
 	return most
 }
 
-// options are what a fixture is made with. The engine's are complete before they are tweaked.
+// options are the options of a fixture. The engine's are complete before the tweaks run.
 type options struct {
 	dispatch.Options
 	*faults
@@ -217,30 +215,30 @@ type options struct {
 	index *memq.Index
 }
 
-// tweak changes options.
+// A tweak changes options.
 type tweak = func(*options)
 
 func workers(n int) tweak         { return func(o *options) { o.Workers = n } }
 func laneConcurrency(n int) tweak { return func(o *options) { o.LaneConcurrency = n } }
-func onHold(o *options)           { o.SendingOff = true }
+func sendingOff(o *options)       { o.SendingOff = true }
 
-// on has the engine share an index.
+// on makes the engine share an index.
 func on(index *memq.Index) tweak {
 	return func(o *options) { o.index, o.Embedded = index, false }
 }
 
-// struck has calls go a way from the start.
-func struck(w way, ops ...string) tweak {
+// withEffect injects an effect from the start.
+func withEffect(w effect, ops ...string) tweak {
 	return func(o *options) { o.set(w, ops...) }
 }
 
-// A setup makes fixtures.
+// A setup creates fixtures.
 type setup struct {
 	answer answers
 	tweaks []tweak
 }
 
-// with is a setup whose receiver answers like that; nil: with 200.
+// with returns a setup whose receiver responds like that; nil: with 200.
 func with(answer answers, tweaks ...tweak) setup {
 	if answer == nil {
 		answer = always(200, "")
@@ -248,7 +246,7 @@ func with(answer answers, tweaks ...tweak) setup {
 	return setup{answer, tweaks}
 }
 
-// A fixture is an engine that runs. Its faults befall the calls of its engine.
+// A fixture is a running engine. Its faults apply to the calls of the engine.
 type fixture struct {
 	*testing.T
 	*faults
@@ -257,23 +255,23 @@ type fixture struct {
 	index    *memq.Index
 	receiver *receiver
 	engine   *dispatch.Engine
-	// stopRun ends the engine, stop the database, too.
+	// stopRun ends the engine; stop also closes the database.
 	stopRun, stop func()
 }
 
-// run tests in a bubble of its own, side by side with others.
+// run runs a test in its own bubble, in parallel with others.
 func (s setup) run(t *testing.T, test func(b *fixture)) {
 	t.Helper()
 	t.Parallel()
-	s.runAlone(t, test)
+	s.runSerial(t, test)
 }
 
-func (s setup) runAlone(t *testing.T, test func(b *fixture)) {
+func (s setup) runSerial(t *testing.T, test func(b *fixture)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) { test(s.start(t)) })
 }
 
-// bubble tests in a bubble, in which must may end the test.
+// bubble runs a test in a synctest bubble, in which must can end the test.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -290,7 +288,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// start starts an engine. It ends with the test, or with stop.
+// start starts an engine. It ends with the test or by stop.
 func (s setup) start(t *testing.T) *fixture {
 	t.Helper()
 	b := &fixture{T: t, faults: new(faults), receiver: &receiver{answer: s.answer}}
@@ -329,21 +327,21 @@ func (s setup) start(t *testing.T) *fixture {
 	return b
 }
 
-// restart stops the engine and starts another one on its database.
+// restart stops the engine and starts another one on the same database.
 func (b *fixture) restart(answer answers, tweaks ...tweak) *fixture {
 	b.Helper()
 	b.stop()
 	return with(answer, append(tweaks, func(o *options) { o.path = b.path })...).start(b.T)
 }
 
-// beside starts another engine on the database and the index.
-func (b *fixture) beside(name string, tweaks ...tweak) *fixture {
+// join starts another engine on the same database and index.
+func (b *fixture) join(name string, tweaks ...tweak) *fixture {
 	b.Helper()
 	return with(nil, append([]tweak{on(b.index), func(o *options) { o.path, o.Name = b.path, name }},
 		tweaks...)...).start(b.T)
 }
 
-// damage changes the database while no engine has it open.
+// damage stops the engine and changes the database.
 func (b *fixture) damage(statements ...string) {
 	b.Helper()
 	b.stop()
@@ -359,10 +357,10 @@ func (b *fixture) damage(statements ...string) {
 	b.ok(db.Close())
 }
 
-// A failure ends a test.
+// A failure is the panic value of must; bubble turns it into a failed test.
 type failure string
 
-// must returns what a call has returned. An error ends the test, which must not be in another goroutine.
+// must returns the result of a call. An error ends the test, so it must not be used in another goroutine.
 func must[T any](v T, err error) T {
 	if err != nil {
 		_, file, line, _ := runtime.Caller(1)
@@ -371,7 +369,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// ok ends the test if there is an error.
+// ok ends the test on an error.
 func (b *fixture) ok(err error) {
 	b.Helper()
 	if err != nil {
@@ -379,7 +377,7 @@ func (b *fixture) ok(err error) {
 	}
 }
 
-// check fails the test unless that holds.
+// check fails the test unless holds is true.
 func (b *fixture) check(holds bool, otherwise string, args ...any) {
 	b.Helper()
 	if !holds {
@@ -387,19 +385,19 @@ func (b *fixture) check(holds bool, otherwise string, args ...any) {
 	}
 }
 
-// is checks a value. Numbers are compared whatever their types.
+// is compares a value by its %#v text, so numbers of different types compare equal.
 func (b *fixture) is(what string, got, want any) {
 	b.Helper()
 	b.check(fmt.Sprintf("%#v", got) == fmt.Sprintf("%#v", want), "%s: %+v, want %+v", what, got, want)
 }
 
-// fails checks an error; nil: there must be none.
+// fails checks an error with errors.Is; a nil want expects no error.
 func (b *fixture) fails(what string, err, want error) {
 	b.Helper()
 	b.check(errors.Is(err, want) && (want != nil || err == nil), "%s: %v, want %v", what, err, want)
 }
 
-// between checks that a value lies between two others, or is one of them.
+// between checks that a value is at least least and at most most.
 func between[T cmp.Ordered](b *fixture, what string, got, least, most T) {
 	b.Helper()
 	b.check(least <= got && got <= most, "%s: %v, want %v to %v", what, got, least, most)

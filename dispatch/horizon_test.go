@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// within is a shared index with a horizon.
+// within shares an index and sets a horizon.
 func within(index *memq.Index, horizon time.Duration) tweak {
 	return func(o *options) {
 		on(index)(o)
@@ -26,12 +26,12 @@ func within(index *memq.Index, horizon time.Duration) tweak {
 	}
 }
 
-// withHorizon is an engine with a horizon on an index of its own that others may share.
+// withHorizon returns a setup with a horizon, whose index other engines may share.
 func withHorizon(horizon time.Duration, tweaks ...tweak) setup {
 	return with(nil, append([]tweak{func(o *options) { within(o.index, horizon)(o) }}, tweaks...)...)
 }
 
-// awaitMark waits until the index is loaded as far ahead as the horizon says.
+// awaitMark waits until the index is loaded as far ahead as the horizon.
 func (b *fixture) awaitMark(horizon time.Duration) {
 	b.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -49,9 +49,9 @@ func (b *fixture) awaitMark(horizon time.Duration) {
 	}
 }
 
-// later accepts a callback that is due after d, and returns when the index has been told of it: what is told
-// later than a change of the due time puts it in at the old one, from which a claim sends it back, so that
-// its place says nothing until then.
+// later accepts a callback that is due after d, and waits until the index has it. Otherwise the enqueue could
+// follow a change of the due time and put the callback at its old time. Then a claim would correct it, and
+// its place would mean nothing until then.
 func (b *fixture) later(d time.Duration) store.Callback {
 	b.Helper()
 	c := b.accept(in(d))
@@ -59,7 +59,7 @@ func (b *fixture) later(d time.Duration) store.Callback {
 	return c
 }
 
-// placed checks where the index has a callback.
+// placed checks where a callback is in the index.
 func (b *fixture) placed(what string, c store.Callback, want schedule.Place) {
 	b.Helper()
 	synctest.Wait()
@@ -67,7 +67,7 @@ func (b *fixture) placed(what string, c store.Callback, want schedule.Place) {
 		[]schedule.Ref{{ID: c.ID, Lane: c.LaneID}}))[0].Place.String(), want.String())
 }
 
-// clean expects that SQL and the index agree, so many rows beyond the horizon apart.
+// clean checks that SQL and the index agree, with that many rows beyond the horizon.
 func (b *fixture) clean(beyond int) {
 	b.Helper()
 	d := b.drift()
@@ -75,7 +75,7 @@ func (b *fixture) clean(beyond int) {
 		beyond)
 }
 
-// punctual waits for the callbacks to succeed, each as soon as it is due.
+// punctual checks that each callback succeeds as soon as it is due.
 func (b *fixture) punctual(list ...store.Callback) {
 	b.Helper()
 	const most = 10 * time.Millisecond
@@ -88,7 +88,7 @@ func (b *fixture) punctual(list ...store.Callback) {
 	}
 }
 
-// metricOf is the value of a counter or a gauge without labels.
+// metricOf returns the value of a counter or a gauge without labels.
 func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -104,8 +104,8 @@ func metricOf(t *testing.T, registry *prometheus.Registry, name string) float64 
 	return 0
 }
 
-// What is due within the horizon is in the index, the rest is not; each comes in before it is due, and is
-// sent on time.
+// Callbacks that are due within the horizon are in the index, the others are not. Each is loaded before it is
+// due and sent on time.
 func TestHorizon(t *testing.T) {
 	const horizon = 5 * time.Minute
 	registry := prometheus.NewRegistry()
@@ -113,7 +113,7 @@ func TestHorizon(t *testing.T) {
 		b.awaitMark(horizon)
 		var all []store.Callback
 		for i := range 80 {
-			// None is due at the watermark itself, which belongs to the index.
+			// No due time equals the watermark, which would be in the index.
 			all = append(all, b.later(time.Duration(i)*15*time.Second+7*time.Second))
 		}
 		for range 2 {
@@ -137,19 +137,19 @@ func TestHorizon(t *testing.T) {
 	})
 }
 
-// Whatever is written between the steps of a load is in the index afterwards, on whichever side of the old
-// watermark and of the new one it is due: the index took it in, or the loader has read it.
+// A callback that is written between the steps of a load is in the index afterwards, on whichever side of the
+// old and the new watermark it is due: either the enqueue added it, or the loader read it.
 func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
-	// so that what is due soon anyway does not hide what falls between
+	// Long enough that a callback which the load missed is not due before the check.
 	const horizon = 2 * schedule.MinHorizon
-	// Before the watermark moves, before SQL is read, before it is noted.
+	// The steps: move the watermark, read SQL, record the load.
 	for _, step := range []string{"MoveWatermark", "OpenUntil", "Loaded"} {
 		t.Run(step, func(t *testing.T) {
 			withHorizon(horizon).run(t, func(b *fixture) {
 				b.awaitMark(horizon)
-				moved := b.later(10 * time.Minute) // is rescheduled into the span that is being loaded
+				moved := b.later(10 * time.Minute) // rescheduled into the span that is being loaded
 				sooner, gone := b.later(5*time.Minute), b.later(5*time.Minute)
-				farther := b.later(2 * time.Minute) // is rescheduled out of what was loaded
+				farther := b.later(2 * time.Minute) // rescheduled out of the loaded span
 				var all []store.Callback
 				var old schedule.Watermark
 				wrote := make(chan struct{})
@@ -163,7 +163,7 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 						must(b.engine.Reschedule(b.Context(), project, c, &due, nil, operator))
 					}
 					b.cancel(gone.ID)
-					synctest.Wait() // until the index has been told
+					synctest.Wait() // until the index is updated
 					close(wrote)
 				}), step)
 				time.Sleep(horizon/4 + 5*time.Second)
@@ -179,9 +179,9 @@ func TestWritesBetweenTheStepsOfALoad(t *testing.T) {
 	}
 }
 
-// The index's clock is put forward, by more than the horizon: what is due by it is sent at once. Put back,
-// nothing is early.
-func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
+// The index's clock is set forward by more than the horizon: what is due by it is sent at once. It is set
+// back: nothing is early.
+func TestClockJumpsAcrossTheHorizon(t *testing.T) {
 	const horizon = 2 * time.Minute
 	var skew atomic.Int64
 	withHorizon(horizon, func(o *options) {
@@ -193,14 +193,14 @@ func TestTheClockIsSetAcrossTheHorizon(t *testing.T) {
 		early, late := b.later(8*time.Minute), b.later(14*time.Minute)
 		skew.Store(int64(10 * time.Minute))
 		time.Sleep(3 * time.Second)
-		b.stands(b.get(early.ID), "succeeded") // it was due two minutes ago by the index's clock
+		b.checkState(b.get(early.ID), "succeeded") // it was due two minutes ago by the index's clock
 		b.awaitMark(horizon)
 		skew.Store(0)
 		time.Sleep(3 * time.Second)
 		b.awaitMark(horizon)
 		b.placed("due in 14 m", late, schedule.Absent)
 		time.Sleep(13 * time.Minute)
-		b.stands(b.get(late.ID), "scheduled")
+		b.checkState(b.get(late.ID), "scheduled")
 		b.punctual(late)
 	})
 }
@@ -212,7 +212,7 @@ func TestHorizonIsRefused(t *testing.T) {
 		o.Store, o.Schedule = &calledStore{}, memq.New(memq.Options{})
 		o.Sender, o.Keyring = &outbound.Client{}, new(secret.Keyring)
 		if _, err := dispatch.New(o); err == nil || !strings.Contains(err.Error(), "horizon") {
-			t.Errorf("a horizon of %s, alone %t: %v", o.Horizon, o.Embedded, err)
+			t.Errorf("a horizon of %s, embedded %t: %v", o.Horizon, o.Embedded, err)
 		}
 	}
 }

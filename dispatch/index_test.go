@@ -16,20 +16,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What befalls the index: it does not answer, forgets, goes back in time, is another's, or is filled anew.
+// Failures of the index: it does not answer, loses its data, is rolled back, belongs to another installation,
+// or is rebuilt.
 
-var strangers = []string{"01JD7Q2Z3K4M5N6P7R8S9TABC0", "01JD7Q2Z3K4M5N6P7R8S9TABC1",
+var unknownIDs = []string{"01JD7Q2Z3K4M5N6P7R8S9TABC0", "01JD7Q2Z3K4M5N6P7R8S9TABC1",
 	"01JD7Q2Z3K4M5N6P7R8S9TABC2"}
 
-// theirs are items that SQL never heard of.
-func theirs() (items []schedule.Item) {
-	for _, id := range strangers {
+// unknownItems are items without rows in SQL.
+func unknownItems() (items []schedule.Item) {
+	for _, id := range unknownIDs {
 		items = append(items, schedule.Item{ID: id, Lane: 1, Due: soon(time.Hour)})
 	}
 	return items
 }
 
-// foreignIndex is an index that has a generation and those items.
+// foreignIndex returns an index with a generation and unknownItems.
 func foreignIndex(t *testing.T, generation int64) *memq.Index {
 	t.Helper()
 	ix := memq.New(memq.Options{})
@@ -39,7 +40,7 @@ func foreignIndex(t *testing.T, generation int64) *memq.Index {
 		err = ix.Open(t.Context(), 0)
 	}
 	if err == nil {
-		_, err = ix.Ensure(t.Context(), theirs())
+		_, err = ix.Ensure(t.Context(), unknownItems())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func public(ids []string) []string {
 	return out
 }
 
-// drift compares SQL with the index.
+// drift returns the differences between SQL and the index.
 func (b *fixture) drift() index.Drift {
 	b.Helper()
 	return must(b.engine.Verify(b.Context()))
@@ -65,7 +66,7 @@ func (b *fixture) rebuild() (index.RebuildReport, error) {
 	return b.engine.Rebuild(b.Context(), false, operator)
 }
 
-// lines counts what is written, and keeps it.
+// lines records and counts log lines.
 type lines struct {
 	n    atomic.Int64
 	text atomic.Value
@@ -84,7 +85,7 @@ func (l *lines) all() string {
 
 func (l *lines) log(o *options) { o.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
-// A server that may drop parts of the index degrades the process; it goes on working.
+// A server that may lose parts of the index degrades the process, which goes on working.
 func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 	unsafe := func(o *options) { o.Schedule = unsafeIndex{o.Schedule.(*calledIndex)} }
 	with(nil, unsafe).run(t, func(b *fixture) {
@@ -93,14 +94,14 @@ func TestIndexOnAnUnsafeServerDegrades(t *testing.T) {
 	})
 }
 
-// An unsafeIndex is on a server that evicts.
+// An unsafeIndex has a server that evicts.
 type unsafeIndex struct{ *calledIndex }
 
 func (unsafeIndex) Warnings() []string { return []string{"maxmemory-policy is allkeys-lru"} }
 
-// rolled has the index say this sequence of its writes with each claim: a lower one than before is that of an
-// index that went back in time.
-func rolled(seq int64) way {
+// rolled makes each claim report this sequence number. A lower number than before means that the index was
+// rolled back.
+func rolled(seq int64) effect {
 	return func(_ context.Context, c *call) error {
 		err := c.do()
 		claimed, _ := c.got.(schedule.Claimed)
@@ -110,10 +111,10 @@ func rolled(seq int64) way {
 	}
 }
 
-// A walk of all open rows ends although callbacks are accepted between any two of its pages. Those reach the
-// index by themselves.
-func TestAWalkOfAllOpenRowsEndsUnderTraffic(t *testing.T) {
-	with(nil, struck(rolled(10), "Claim")).run(t, func(b *fixture) {
+// A catch-up reads all open rows and ends although callbacks are accepted between its pages. Those reach the
+// index by their own enqueues.
+func TestCatchUpEndsUnderTraffic(t *testing.T) {
+	with(nil, withEffect(rolled(10), "Claim")).run(t, func(b *fixture) {
 		b.backlog(1500, in(time.Hour))
 		time.Sleep(10 * time.Second)
 		b.times(100, before(func() { b.accept(in(2 * time.Hour)) }), "Open")
@@ -124,7 +125,7 @@ func TestAWalkOfAllOpenRowsEndsUnderTraffic(t *testing.T) {
 	})
 }
 
-// Two rebuilds of one process at a time are made one after the other, each with a generation of its own.
+// Two concurrent rebuilds of one process run one after the other, each with its own generation.
 func TestRebuildsDoNotOverlap(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		time.Sleep(time.Second)
@@ -142,13 +143,12 @@ func TestRebuildsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// A rebuild that meets a failure while it fills the index goes on where it was, whether the index or SQL
-// failed.
-func TestARebuildGoesOnAfterAFailure(t *testing.T) {
+// A rebuild continues after a failure of the index or of SQL.
+func TestRebuildContinuesAfterAFailure(t *testing.T) {
 	for op, failure := range map[string]error{"Ensure": errBroken, "Open": errDown} {
 		t.Run(op, func(t *testing.T) {
 			with(nil).run(t, func(b *fixture) {
-				synctest.Wait() // what is accepted before the index is filled is given to it a second later
+				synctest.Wait() // an accept before the index is filled would reach it a second later
 				b.backlog(5000, in(time.Hour))
 				time.Sleep(time.Second)
 				resets, pages, made := b.count("Reset"), b.count("Ensure"), 0
@@ -170,31 +170,31 @@ func TestARebuildGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// Verify tells what SQL does not know from what it has ended, and names all of it when it is asked to.
-func TestVerifyTellsUnknownFromEnded(t *testing.T) {
-	with(nil, onHold).run(t, func(b *fixture) {
+// Verify distinguishes items without a row from items of ended callbacks. VerifyAll lists all of them.
+func TestVerifyDistinguishesUnknownFromEnded(t *testing.T) {
+	with(nil, sendingOff).run(t, func(b *fixture) {
 		var ended []string
 		for range 120 {
 			ended = append(ended, b.accept(accept.Submission{}).ID)
 		}
-		synctest.Wait() // until the index has been told
+		synctest.Wait() // until the index is updated
 		for _, id := range ended {
-			// Behind the engine's back, which would tell the index.
+			// Cancel in SQL only; the engine would update the index.
 			must(b.db.Cancel(b.Context(), project, id, soon(0), operator))
 		}
-		must(b.index.Ensure(b.Context(), theirs()))
+		must(b.index.Ensure(b.Context(), unknownItems()))
 		d := b.drift()
 		b.is("verify", []int{d.Extra, d.Unknown, d.Ended, len(d.ExtraIDs), len(d.EndedIDs)},
 			[]int{123, 3, 120, 100, 100})
 		all := must(b.engine.VerifyAll(b.Context()))
 		slices.Sort(ended)
-		b.is("unknown", all.UnknownIDs, public(strangers))
+		b.is("unknown", all.UnknownIDs, public(unknownIDs))
 		b.is("ended", all.EndedIDs, public(ended))
 		b.is("extra", len(all.ExtraIDs), 123)
 	})
 }
 
-// foreignBuild is an index that is as another build has written it until it is reset.
+// foreignBuild uses an index of another build until it is reset. is is the error that reports the build.
 func foreignBuild(t *testing.T, is error) tweak {
 	return func(o *options) {
 		on(foreignIndex(t, 7))(o)

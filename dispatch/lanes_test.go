@@ -14,11 +14,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Lanes: how many attempts go to one at once, what holds one up, and that it holds up no other.
+// Tests of lanes: their concurrency, what blocks one, and that it does not block the others.
 
-// A receiver that asks for a pause gets no more than what is on the wire already: what was stamped ahead goes
-// back, uncharged, and is sent when the pause is over. So does what waits for a worker.
-func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
+// A receiver that asks for a pause gets only the requests in flight. Callbacks that are already stamped, or
+// wait for a worker, are diverted without counting an attempt, and are sent after the pause.
+func TestWaitingCallbacksAreDivertedDuringRetryAfter(t *testing.T) {
 	const concurrency, n, good = 8, 300, 100
 	for _, slots := range []int{32, 2} {
 		t.Run(fmt.Sprint(slots, " workers"), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestWhatWaitsBehindAHoldGoesBack(t *testing.T) {
 	}
 }
 
-// awaitSucceeded waits until so many callbacks have succeeded.
+// awaitSucceeded waits until n callbacks have succeeded.
 func (b *fixture) awaitSucceeded(n int64, within time.Duration) {
 	b.Helper()
 	for deadline := time.Now().Add(within); b.counts()[store.Succeeded] < n; time.Sleep(time.Second) {
@@ -52,10 +52,9 @@ func (b *fixture) awaitSucceeded(n int64, within time.Duration) {
 	}
 }
 
-// A callback that is retried at another address leaves the lane of the old one: what hangs there does not
-// hold it up, also where a catch-up that read the row before puts it back into the old lane in the middle of
-// it.
-func TestRetryElsewhereLeavesTheLane(t *testing.T) {
+// A callback that is retried at another URL leaves the lane of the old one, so hanging attempts there do not
+// block it. This also holds if a catch-up that read the row before puts it back into the old lane meanwhile.
+func TestRetryAtAnotherURLLeavesTheLane(t *testing.T) {
 	for _, putBack := range []bool{false, true} {
 		t.Run(fmt.Sprintf("put back %t", putBack), func(t *testing.T) {
 			with(answering("hang", hangs)).run(t, func(b *fixture) {
@@ -64,7 +63,7 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 					waiting[b.accept(to("https://hang.example/")).ID] = true
 				}
 				time.Sleep(1500 * time.Millisecond)
-				// All were due at the same moment: any of them may be under way.
+				// All were due at the same moment, so any of them may be in flight.
 				for _, h := range b.hits("") {
 					delete(waiting, h.id)
 				}
@@ -79,7 +78,7 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 					}
 					b.retryAt(id, "https://other.example/")
 					time.Sleep(100 * time.Millisecond)
-					b.stands(b.get(id), "succeeded")
+					b.checkState(b.get(id), "succeeded")
 					return
 				}
 				t.Fatal("all ten were sent: the lane was meant to be full")
@@ -88,10 +87,10 @@ func TestRetryElsewhereLeavesTheLane(t *testing.T) {
 	}
 }
 
-// A hundred destinations that hang leave one that answers alone.
+// A hundred hanging destinations do not delay a healthy one.
 func TestIsolation(t *testing.T) {
 	with(answering("hang", hangs), workers(64)).run(t, func(b *fixture) {
-		b.accept(accept.Submission{}) // The healthy one is known to answer.
+		b.accept(accept.Submission{}) // the healthy destination has answered once
 		time.Sleep(time.Second)
 		for i := range 100 {
 			b.backlog(20, to(fmt.Sprintf("https://hang-%d.example/", i)))

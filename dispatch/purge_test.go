@@ -14,14 +14,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The metrics say for how long the oldest row of each kind has been kept too long.
-func TestOverstaysAreMeasured(t *testing.T) {
+// The metric shows how late retention is to remove the oldest row of each kind.
+func TestOverdueRowsAreMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	with(nil, func(o *options) { o.Registerer = registry }, struck(func(_ context.Context, c *call) error {
+	oldest := func(_ context.Context, c *call) error {
 		c.got = map[string]int64{"callback": c.args[0].(store.Retention).Callbacks -
 			(90 * time.Minute).Milliseconds()}
 		return nil
-	}, "Overstays")).run(t, func(b *fixture) {
+	}
+	registered := func(o *options) { o.Registerer = registry }
+	with(nil, registered, withEffect(oldest, "Overstays")).run(t, func(b *fixture) {
 		time.Sleep(61 * time.Second)
 		const name = "dispatcher_retention_overdue_seconds"
 		b.ok(testutil.GatherAndCompare(registry, strings.NewReader(`
@@ -36,13 +38,13 @@ func TestOverstaysAreMeasured(t *testing.T) {
 	})
 }
 
-// What is no longer kept goes within one run, in small batches, and the next run is seconds later:
-// however much falls due, it is removed at the rate at which it comes. A failure of one kind keeps no other.
+// A run of the purge removes all expired rows in small batches, and the next run follows in seconds, so it
+// keeps up with any rate. A failure of one kind does not stop the others.
 func TestPurgeKeepsUp(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		activity, sessions, largest := 500_000, 1001, 0
-		// takes removes at most so many rows as are asked for of what is left.
-		takes := func(left *int) way {
+		// takes removes at most limit rows of those that are left.
+		takes := func(left *int) effect {
 			return func(_ context.Context, c *call) error {
 				if now, limit := c.args[0].(int64), c.args[1].(int); now == soon(0) {
 					largest = max(largest, limit)

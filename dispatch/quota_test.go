@@ -13,23 +13,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// openQuota is a change of how many open callbacks a project may have.
+// openQuota returns a change of the quota of open callbacks.
 func openQuota(id string, open int64) control.ProjectChange {
 	return control.ProjectChange{ID: id, Quotas: store.QuotaChange{OpenCallbacks: &open}}
 }
 
-// mayHave sets how many the default project may have.
-func (b *fixture) mayHave(open int64) {
+// setQuota sets the quota of the default project.
+func (b *fixture) setQuota(open int64) {
 	b.Helper()
 	b.ok(b.patchProject(openQuota("", open)))
 }
 
-// held is a submission that stays open.
-func held(key string) accept.Submission {
+// longOpen returns a submission that stays open for an hour.
+func longOpen(key string) accept.Submission {
 	return accept.Submission{Delay: new(time.Hour), IdempotencyKey: key, Fingerprint: []byte(key)}
 }
 
-// tries offers submissions one after the other, and checks the error of each.
+// tries submits callbacks one by one, and checks the error of each.
 func (b *fixture) tries(what string, want error, subs ...accept.Submission) {
 	b.Helper()
 	for _, s := range subs {
@@ -37,20 +37,19 @@ func (b *fixture) tries(what string, want error, subs ...accept.Submission) {
 	}
 }
 
-// Of callbacks that are handed over at the same time exactly as many are accepted as there is room for. What
-// another process has accepted counts within a second. Open callbacks are not counted for each accept, and
-// never without a quota.
+// Of concurrent submissions exactly as many are accepted as the quota allows. Accepts of another process
+// count within a second. Open callbacks are counted seldom, and never without a quota.
 func TestQuotaOfOpenCallbacksIsExact(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		const most = 30
-		b.accept(held(""))
+		b.accept(longOpen(""))
 		b.is("counted without a quota", b.count("OpenCallbacks"), 0)
-		b.mayHave(most)
+		b.setQuota(most)
 		var accepted atomic.Int64
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				err := b.offer(project, held(""))[0].Err
+				err := b.offer(project, longOpen(""))[0].Err
 				if err == nil {
 					accepted.Add(1)
 					return
@@ -63,13 +62,13 @@ func TestQuotaOfOpenCallbacksIsExact(t *testing.T) {
 		time.Sleep(time.Second)
 		before := b.count("OpenCallbacks")
 		for range 100 {
-			b.tries("one more", store.ErrOpenQuota, held(""))
+			b.tries("one more", store.ErrOpenQuota, longOpen(""))
 		}
 		between(b, "counted for 100 callbacks that were refused at once", b.count("OpenCallbacks")-before, 0,
 			2)
-		b.mayHave(most + 10)
+		b.setQuota(most + 10)
 		time.Sleep(time.Second)
-		b.tries("into new room", nil, held("")) // counts: the other process comes after that
+		b.tries("into new room", nil, longOpen("")) // this counts; the other process accepts after that
 		page := must(b.db.List(b.Context(), project, store.Filter{Limit: 1}))
 		for i := range 9 {
 			d := store.Draft{Callback: page.Callbacks[0]}
@@ -77,15 +76,14 @@ func TestQuotaOfOpenCallbacksIsExact(t *testing.T) {
 			must(b.db.Accept(b.Context(), []store.Draft{d}))
 		}
 		time.Sleep(time.Second)
-		b.tries("into room that another process has taken", store.ErrOpenQuota, held(""))
+		b.tries("into room that another process has taken", store.ErrOpenQuota, longOpen(""))
 	})
 }
 
-// A project whose callbacks come and go quickly has none refused while few of them are open, however many
-// they are in all.
+// A quota of open callbacks refuses none while few are open, however many there are in all.
 func TestQuotaOfOpenCallbacksIsNotOfAll(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
-		b.mayHave(50)
+		b.setQuota(50)
 		for range 50 {
 			b.backlog(20, accept.Submission{})
 			time.Sleep(100 * time.Millisecond)

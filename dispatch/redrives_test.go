@@ -8,9 +8,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What a redrive would be done to is counted no further than it is asked for, and whether there are more is
-// told.
-func TestACountEndsWhereItIsToldTo(t *testing.T) {
+// A dry run counts no further than asked, and reports whether more match.
+func TestDryRunCountsUpToMost(t *testing.T) {
 	with(always(500, "")).run(t, func(b *fixture) {
 		const n = 600
 		b.bury(n)

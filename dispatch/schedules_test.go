@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
-// What a schedule that is being written would do is shown before it is made.
+// NextTimes previews the due times of a spec.
 func TestNextTimesOfASpec(t *testing.T) {
 	t.Parallel()
 	b := &fixture{T: t}

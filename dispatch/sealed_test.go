@@ -16,7 +16,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// withKeys gives an engine master keys, each made of a letter, and templates that are addresses.
+// withKeys sets master keys, one for each letter, and reads templates as URLs.
 func withKeys(letters string) tweak {
 	return func(o *options) {
 		var keys []string
@@ -36,8 +36,8 @@ func credential(value string) []store.Header {
 	return []store.Header{{Name: "X-Token", Value: value}, {Name: "X-Shop", Value: "7"}}
 }
 
-// sealEverything stores something sealed in every table, and returns the callbacks, which are due in an hour:
-// with headers of its own, to an endpoint with a secret, and a poll.
+// sealEverything stores an encrypted value in every table. It returns callbacks that are due in an hour: one
+// with its own headers, one to an endpoint with a secret, and a poll.
 func (b *fixture) sealEverything() []string {
 	b.Helper()
 	const url = "https://shop.example/"
@@ -74,9 +74,9 @@ func (b *fixture) reencrypt(from string) (control.Reencryption, error) {
 	return b.engine.Reencrypt(b.Context(), from, operator)
 }
 
-// Case 40: with a key ring old rows can be read, and a re-encryption moves all of them to its first key;
-// without the old key nothing can be, and that is found out from one row of each table.
-func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
+// Case 40: a keyring reads the rows of all its keys, and a re-encryption moves all rows to the first key.
+// Without the old key no row can be decrypted, which CheckKeys finds by one row of each table.
+func TestCase40ReencryptMovesAllRowsToTheFirstKey(t *testing.T) {
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
 		callbacks := b.sealEverything()
 		unreadable := func(when string, want []store.SealedTable) {
@@ -108,8 +108,8 @@ func TestCase40ReencryptMovesEverythingToTheFirstKey(t *testing.T) {
 	})
 }
 
-// A re-encryption goes in steps, each of a bounded number of rows, and goes on where it was.
-func TestReencryptGoesInSteps(t *testing.T) {
+// A re-encryption takes several calls, each with a bounded number of rows, and continues at its cursor.
+func TestReencryptTakesSeveralCalls(t *testing.T) {
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
 		b.backlog(3000, accept.Submission{Headers: credential("c"), Delay: new(time.Hour)})
 		b = b.restart(nil, withKeys("ba"))
@@ -122,7 +122,7 @@ func TestReencryptGoesInSteps(t *testing.T) {
 		}
 		b.is("rows that were changed", done, 3000)
 		between(b, "steps", steps, 2, 3000)
-		// A place whose rows have been re-encrypted meanwhile is passed over.
+		// A cursor whose rows have been re-encrypted since is skipped.
 		r := must(b.reencrypt("callbacks/00000000/"))
 		b.check(r.Next == "" && r.Left == 0, "from a place that has nothing any more: %+v", r)
 		_, err := b.reencrypt("attempts/1")
@@ -130,8 +130,9 @@ func TestReencryptGoesInSteps(t *testing.T) {
 	})
 }
 
-// What cannot be decrypted is not sent without it, shows in the health, and goes on when the key is back.
-func TestSecretsThatCannotBeOpenedDegrade(t *testing.T) {
+// A callback whose secrets cannot be decrypted is not sent. The health shows it, and the callback is sent
+// once the key is back.
+func TestUndecryptableSecretsDegrade(t *testing.T) {
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
 		callbacks := b.sealEverything()
 		b = b.restart(nil, withKeys("b"))
@@ -150,8 +151,8 @@ func TestSecretsThatCannotBeOpenedDegrade(t *testing.T) {
 	})
 }
 
-// A ciphertext that was moved to another row, or named for another host, opens nothing.
-func TestMovedCiphertextsOpenNothing(t *testing.T) {
+// A ciphertext that was moved to another row, or whose hosts were changed, cannot be decrypted.
+func TestMovedCiphertextsAreNotDecrypted(t *testing.T) {
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
 		callbacks := b.sealEverything()
 		b.retryAt(callbacks[2], "")
@@ -161,9 +162,8 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 			id := b.accept(accept.Submission{URL: "https://evil.example/", Headers: credential("mine"),
 				Delay: new(time.Hour)}).ID
 			evil = append(evil, id)
-			moves = append(moves,
-				fmt.Sprintf(
-					`UPDATE requests SET headers = (SELECT headers FROM requests WHERE id = '%s') WHERE id = '%s'`, from, id))
+			moves = append(moves, fmt.Sprintf(`UPDATE requests
+				SET headers = (SELECT headers FROM requests WHERE id = '%s') WHERE id = '%s'`, from, id))
 		}
 		b.damage(append(moves, `UPDATE secrets SET hosts = '["evil.example"]' WHERE use = 'text'`)...)
 		b = b.restart(nil, withKeys("a"))
@@ -176,7 +176,7 @@ func TestMovedCiphertextsOpenNothing(t *testing.T) {
 	})
 }
 
-// TestPatchesOfAProjectLoseNothing: two changes of different fields at the same time both stay.
+// TestPatchesOfAProjectLoseNothing: two concurrent changes of different fields are both kept.
 func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		for i := range 30 {
@@ -193,13 +193,13 @@ func TestPatchesOfAProjectLoseNothing(t *testing.T) {
 	})
 }
 
-// TestAPatchBringsNoOldMasterKeyBack: a change of a project while its credentials are encrypted anew leaves
-// them as they are then.
-func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
+// TestPatchKeepsNewMasterKey: a change of a project during a re-encryption does not restore the old
+// ciphertexts.
+func TestPatchKeepsNewMasterKey(t *testing.T) {
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
 		b.ok(b.patchProject(control.ProjectChange{Headers: new(credential("x"))}))
 		b = b.restart(nil, withKeys("ba"))
-		// The catalog reads the project when it is first asked for, and then no more.
+		// The catalog reads the project at the first use, and caches it.
 		must(b.engine.Presets(b.Context(), project))
 		time.Sleep(time.Minute)
 		between := false
@@ -226,9 +226,9 @@ func TestAPatchBringsNoOldMasterKeyBack(t *testing.T) {
 	})
 }
 
-// A key's hash is as good as its text, and no longer: a key that another process has revoked is refused
-// within five seconds, and not before SQL says so.
-func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
+// The hash of a key is as valid as its text. A key that another process revoked is refused within five
+// seconds, but not because SQL fails.
+func TestKeyHashIsAsValidAsItsText(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		key, text, err := b.engine.CreateKey(b.Context(), project,
 			control.KeyRequest{Name: "ui", Scopes: []string{"read"}}, operator)
@@ -244,9 +244,9 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 		b.is("times that the key was read: both know the same", b.count("KeyByHash"), 1)
 		_, err = b.engine.AuthenticateHash(b.Context(), control.HashKey(text+"x"))
 		b.fails("the hash of no key", err, store.ErrNotFound)
-		time.Sleep(2 * time.Minute) // it is noted when it was used
+		time.Sleep(2 * time.Minute) // the last use is written
 		b.check(must(b.db.KeyByHash(b.Context(), hash[:])).LastUsedAt > 0, "its use was not noted")
-		b.set(fail(errDown), "KeyByHash") // while SQL is away it stays valid
+		b.set(fail(errDown), "KeyByHash") // it stays valid while SQL fails
 		b.fails("while SQL is away", byHash(), nil)
 		b.set(nil, "KeyByHash")
 		b.fails("afterwards", byHash(), nil)
@@ -256,8 +256,8 @@ func TestTheHashOfAKeyIsAsGoodAsItsText(t *testing.T) {
 	})
 }
 
-// A key that was revoked while it was being looked up is not taken for valid afterwards.
-func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
+// A key that is revoked during its lookup is not cached as valid.
+func TestKeyRevokedDuringLookupStaysRevoked(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		key, text, err := b.engine.CreateKey(b.Context(), project,
 			control.KeyRequest{Name: "shop", Scopes: []string{"send"}}, operator)
@@ -273,11 +273,10 @@ func TestAKeyThatIsRevokedWhileItIsReadStaysRevoked(t *testing.T) {
 	})
 }
 
-// TestCursorKey: all processes have the same one, which SQL has sealed, and no caller can read it or give it
-// a successor.
+// TestCursorKey: all processes share one key, which is encrypted in SQL. No caller can read or rotate it.
 func TestCursorKey(t *testing.T) {
 	with(nil, func(o *options) { o.Embedded = false }).run(t, func(b *fixture) {
-		engines := []*fixture{b, b.beside("two"), b.beside("three"), b.beside("four")}
+		engines := []*fixture{b, b.join("two"), b.join("three"), b.join("four")}
 		got := make([][]byte, 2*len(engines))
 		var wg sync.WaitGroup
 		for i := range got {

@@ -11,10 +11,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file plays those who ask something of the processes: clients that hand over callbacks, and people who
-// cancel, retry and reschedule.
+// This file plays the clients that submit callbacks, and the people who cancel, retry and reschedule them.
 
-// choose returns the process in the slot, or the next one that clients may call; nil: there is none.
+// choose returns the process in the slot, or the next one that accepts calls; nil: none does.
 func (s *simulation) choose(slot int) *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,10 +25,10 @@ func (s *simulation) choose(slot int) *process {
 	return nil
 }
 
-// callTime is how long a client waits for an answer.
+// callTime is the timeout of a client.
 const callTime = 5 * time.Second
 
-// submit hands over callbacks of the plan in one call, until some process has answered that all are durable.
+// submit submits callbacks of the plan in one call, and repeats it until a process has confirmed all of them.
 func (s *simulation) submit(ctx context.Context, places []int) {
 	first := &s.plan.callbacks[places[0]]
 	for try := 0; len(places) > 0 && ctx.Err() == nil; try++ {
@@ -48,7 +47,7 @@ func (s *simulation) submit(ctx context.Context, places []int) {
 		receipts, err := p.engine.Accept(cctx, project, subs)
 		cancel()
 		if err != nil || p.dead() {
-			continue // The answer of a dead process reaches no client.
+			continue // the reply of a dead process reaches no client
 		}
 		var left []int
 		s.mu.Lock()
@@ -90,7 +89,7 @@ func submissionOf(c *planned) accept.Submission {
 	return sub
 }
 
-// sleepUntil sleeps, and says whether ctx is still there.
+// sleepUntil sleeps, and returns false if ctx ends before.
 func sleepUntil(ctx context.Context, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -102,7 +101,7 @@ func sleepUntil(ctx context.Context, at time.Time) bool {
 	}
 }
 
-// perform carries out one act of a person. It is asked for once, whatever comes of it.
+// perform carries out one act, once, whatever its result.
 func (s *simulation) perform(ctx context.Context, a act) {
 	s.mu.Lock()
 	id, known := s.accepted[a.callback]

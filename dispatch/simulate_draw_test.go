@@ -10,30 +10,31 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// This file draws the part of a plan that goes wrong: the faults of calls, what happens at times, and the
-// horizon.
+// This file draws what goes wrong in a plan: the faults of calls, the events, and the horizon.
 
 var (
-	// hot are the operations on the way of every callback; most faults are for them.
-	hot = strings.Fields(`Accept Stamp Stamp Stamp Commit Commit Ensure Claim Claim Settle Settle Acquire Release
-		Send Send Send Reacquire Reacquire Extend Move`)
-	// others are the remaining ones.
-	others = strings.Fields(`Cancel CancelRef Retry Reschedule Overdue Open Claimed Expire DropClaims IndexMeta NextGeneration MarkBuilt
-		TryLease SweepCursor Ping OwnedSecrets Lanes EndpointsChanged ProjectsChanged Project AllPresets CancelDeleted AddActivity
-		ReportDispatcher WithdrawDispatcher IndexCancel Reset Reset Adopt Adopt IndexOpen IndexOpen SetLanes Audit Stats Generation Clock`)
-	// often are the faults of a call by which it shows what few other ones show: an attempt that a drain
-	// interrupts; a lease that an index forgets before its stamp, so that its settlement is stale; a lock
-	// that is lost before its attempt begins. Reacquire is the second Acquire of a lease, once it is stamped.
+	// hot are the operations of every callback; most faults apply to them.
+	hot = strings.Fields(`Accept Stamp Stamp Stamp Commit Commit Ensure Claim Claim Settle Settle Acquire
+		Release Send Send Send Reacquire Reacquire Extend Move`)
+	// others are the remaining operations.
+	others = strings.Fields(`
+		Cancel CancelRef Retry Reschedule Overdue Open Claimed Expire DropClaims IndexMeta
+		NextGeneration MarkBuilt TryLease SweepCursor Ping OwnedSecrets Lanes EndpointsChanged
+		ProjectsChanged Project AllPresets CancelDeleted AddActivity ReportDispatcher WithdrawDispatcher
+		IndexCancel Reset Reset Adopt Adopt IndexOpen IndexOpen SetLanes Audit Stats Generation Clock`)
+	// often are faults that only these operations show: a drain interrupts an attempt; the index forgets a
+	// lease before its stamp, so that its settlement is stale; a lock is lost before its attempt begins.
+	// Reacquire is the second Acquire of a lease, after its stamp.
 	often = map[string][]kind{
 		"Send":      {drain, drain, drain, drain, drain, stopBefore, stopAfter},
 		"Reacquire": {wipedBefore, failed, replyLost},
 		"Stamp":     slices.Repeat([]kind{wipedBefore}, 6),
 	}
-	// filling are those that move and fill a horizon.
+	// filling are the operations that move and load a horizon.
 	filling = strings.Fields("Watermark MoveWatermark Loaded OpenUntil")
 )
 
-// drawFaults draws so many faults of calls of the operations in one of the lists.
+// drawFaults draws n faults of calls of the operations in one of the lists.
 func (p *plan) drawFaults(r *rand.Rand, n int, ops ...[]string) {
 	crashes, stops := 3, 1
 	for range n {
@@ -42,7 +43,7 @@ func (p *plan) drawFaults(r *rand.Rand, n int, ops ...[]string) {
 			lasts: upTo(r, 200*time.Millisecond, 8*time.Second),
 		}
 		if r.IntN(4) == 0 {
-			f.at = upTo(r, 0, 200*time.Millisecond) // what is called at a start alone is hit, too
+			f.at = upTo(r, 0, 200*time.Millisecond) // affects calls that are made only at a start
 		}
 		if r.IntN(4) == 0 {
 			f.lasts = upTo(r, 8*time.Second, 25*time.Second)
@@ -85,7 +86,7 @@ func (p *plan) drawEvents(r *rand.Rand) {
 			if e.kind == pause {
 				e.lasts = upTo(r, time.Second, time.Minute)
 			}
-		case rollback: // to what was there a while before
+		case rollback: // to a snapshot from before
 			p.events = append(p.events, fault{at: max(400*time.Millisecond,
 				e.at-upTo(r, 100*time.Millisecond, 10*time.Second)), process: -1, kind: snapshot})
 		case clockJumps:
@@ -93,7 +94,7 @@ func (p *plan) drawEvents(r *rand.Rand) {
 			continue
 		case away, gone:
 			if r.IntN(2) == 0 {
-				e.process = r.IntN(p.processes) // for one process alone
+				e.process = r.IntN(p.processes) // for this process only
 			}
 		}
 		if crashes >= 0 {
@@ -102,10 +103,10 @@ func (p *plan) drawEvents(r *rand.Rand) {
 	}
 }
 
-// longJump is longer than anything in a simulation that lasts: a claim, a horizon, a delay.
+// longJump is longer than everything that lasts in a simulation: a claim, a horizon, a delay.
 const longJump = 10 * time.Minute
 
-// drawJump puts the index's clock forward or back: a little and back again, or by longJump, for a while or
+// drawJump sets the index's clock forward or back: a little and back again, or by longJump, temporarily or
 // for good.
 func (p *plan) drawJump(r *rand.Rand, at time.Duration) {
 	jump := upTo(r, 100*time.Millisecond, 4*time.Second)
@@ -122,19 +123,19 @@ func (p *plan) drawJump(r *rand.Rand, at time.Duration) {
 	}
 }
 
-// drawHorizon gives a plan with a shared index a horizon, callbacks that are due beyond it, or become so by a
-// long wait, people who move them to this side of it and back, and faults of the calls that move and fill it.
+// drawHorizon adds to a plan with a shared index: a horizon, callbacks that are due beyond it or become so by
+// a long wait, people who move callbacks across it, and faults of the calls that move and load it.
 func (p *plan) drawHorizon(r *rand.Rand) {
 	least := schedule.MinHorizon
 	for slot := range p.horizons {
 		p.horizons[slot] = oneOf(r, least, least, least+30*time.Second, 5*time.Minute, 0)
 	}
-	if r.IntN(3) > 0 { // Most are set alike.
+	if r.IntN(3) > 0 { // usually all processes have the same horizon
 		p.horizons = slices.Repeat(p.horizons[:1], p.processes)
 	}
 	first := len(p.callbacks)
 	for i := range 3 + r.IntN(8) {
-		c := sure(fmt.Sprintf("far-%d", i), "far.example", upTo(r, 0, 25*time.Second))
+		c := succeeding(fmt.Sprintf("far-%d", i), "far.example", upTo(r, 0, 25*time.Second))
 		c.via, c.spare, c.tiers = r.IntN(p.processes), 1, []time.Duration{time.Second}
 		if r.IntN(3) > 0 {
 			c.delay = upTo(r, 100*time.Second, 5*time.Minute)

@@ -16,10 +16,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file gathers what a simulation left behind, and says what its faults may have cost.
+// This file collects the evidence of a simulation and computes what its faults may have caused.
 
-// evidence reads the answers that clients got, the arrivals at receivers, SQL and the index.
-// SQL is read after everything has ended.
+// evidence reads the replies that clients got, the arrivals at receivers, SQL and the index. All processes
+// have ended before.
 func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e judge.Evidence, err error) {
 	for place, id := range s.accepted {
 		c := &s.plan.callbacks[place]
@@ -46,7 +46,7 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 		r := &e.Rows[i]
 		r.ID = bare(r.ID)
 		if place := s.place(r.Ref); len(s.acted[place]) > 0 || s.plan.callbacks[place].expires > 0 {
-			r.Tiers = nil // A retry or a reschedule shortens a wait, and an expiry cuts the last one short.
+			r.Tiers = nil // a retry, a reschedule or an expiry may shorten a wait
 		}
 	}
 	for i := range e.Attempts {
@@ -60,17 +60,17 @@ func (s *simulation) evidence(ctx context.Context, found []schedule.Found) (e ju
 	err = db.QueryRowContext(ctx, `SELECT count(*) - count(DISTINCT callback_id || ' ' || fence)
 		FROM attempts`).Scan(&twice)
 	if twice > 0 {
-		s.problem("%d attempts are of a claim that has one already", twice)
+		s.problem("%d claims have a second attempt", twice)
 	}
 	return e, err
 }
 
-// place finds a reference in the plan.
+// place returns the index of a reference in the plan.
 func (s *simulation) place(ref string) int {
 	return slices.IndexFunc(s.plan.callbacks, func(c planned) bool { return c.ref == ref })
 }
 
-// claimOf finds the claim that an arrival was made under; false: none that took effect, which must not be.
+// claimOf returns the claim of an arrival; false: no committed claim belongs to it, which is an error.
 func (s *simulation) claimOf(a *simArrival) (stampSeen, bool) {
 	var last stampSeen
 	for key, seen := range s.stamps {
@@ -82,11 +82,11 @@ func (s *simulation) claimOf(a *simArrival) (stampSeen, bool) {
 	return last, last.p != nil
 }
 
-// excused says whether an arrival may be one too many: its result could not be recorded before its claim
-// ended, because something befell its process.
+// excused reports whether an arrival may be a duplicate: a disturbance of its process may have kept its
+// result from SQL until its claim ended.
 func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
 	if s.jumped(claim.at, claim.until) {
-		return true // Claims end by the index's clock.
+		return true // claims end by the index's clock
 	}
 	recorded, ok := s.results[stampKey{a.id, claim.fence}]
 	if ok && !recorded.After(claim.until) {
@@ -95,8 +95,7 @@ func (s *simulation) excused(a *simArrival, claim stampSeen) bool {
 	return s.disturbed(a.p, claim.at, claim.until)
 }
 
-// jumped says whether the index's clock was put forward or back by more than a claim can bear between the two
-// times.
+// jumped reports whether the index's clock jumped by longJump between the two times.
 func (s *simulation) jumped(from, to time.Time) bool {
 	return slices.ContainsFunc(s.plan.events, func(e fault) bool {
 		at := s.began.Add(e.at)
@@ -104,8 +103,8 @@ func (s *simulation) jumped(from, to time.Time) bool {
 	})
 }
 
-// bounds are what the faults that hit may have cost, and not more. They also note what the judge has no word
-// for.
+// bounds returns the limits of what the injected faults may have caused. It also records problems that the
+// judge does not check.
 func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 	b := judge.Bounds{Skew: 2*time.Millisecond + s.plan.skew(), Expect: s.expect}
 	arrivals := s.receiver.all()
@@ -139,9 +138,9 @@ func (s *simulation) bounds(e *judge.Evidence) judge.Bounds {
 	return b
 }
 
-// overlaps says whether an arrival overlaps one that came before it, of the same callback or of one with the
-// same lock key, and may: a process that is stopped knows nothing of time, and an index that is set back
-// nothing of locks.
+// overlaps reports whether an arrival overlaps an earlier one of the same callback (itself) or of the same
+// lock key (lock) with an excuse: a stopped process does not notice the time, and a rolled back index forgets
+// locks.
 func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim stampSeen,
 	before []*simArrival) (itself, lock bool) {
 	for _, other := range before {
@@ -160,15 +159,14 @@ func (s *simulation) overlaps(rows map[string]*judge.Row, a *simArrival, claim s
 	return itself, lock
 }
 
-// forgotten says whether the index was set back while the attempt had its lock, which may be forgotten with
-// it.
+// forgotten reports whether the index was rolled back while the attempt had its lock.
 func (s *simulation) forgotten(claim stampSeen, a *simArrival) bool {
 	return slices.ContainsFunc(s.rollbacks,
 		func(at time.Time) bool { return !at.Before(claim.at.Add(-time.Second)) && !at.After(a.end) })
 }
 
-// allowed says of each callback how many of its sends may be beyond its charged attempts, and notes those
-// that are beyond that.
+// allowed returns, for each callback, how many sends beyond its counted attempts are excused. It records a
+// problem for each callback with more.
 func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[string]int {
 	allowed, spare := map[string]int{}, map[string]int{}
 	claims := map[stampKey]int{}
@@ -192,7 +190,7 @@ func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[stri
 		switch {
 		case a.Charged && !a.Stale:
 			spare[a.ID]--
-		case a.Class == string(store.ClassReceiverBusy) && !a.Stale: // It was answered, and is not charged.
+		case a.Class == string(store.ClassReceiverBusy) && !a.Stale: // got a response, and does not count
 			allowed[a.ID]++
 		case a.Class == string(store.ClassInterrupted) && !a.Stale && s.hits(drain) > 0:
 			allowed[a.ID]++
@@ -200,14 +198,13 @@ func (s *simulation) allowed(e *judge.Evidence, arrivals []*simArrival) map[stri
 	}
 	for id, n := range spare {
 		if n > allowed[id] {
-			s.problem("%s has %d sends beyond its charged attempts; what befell it excuses %d", id, n,
-				allowed[id])
+			s.problem("%s has %d sends beyond its counted attempts; its faults excuse %d", id, n, allowed[id])
 		}
 	}
 	return allowed
 }
 
-// expect is how a callback must end. What was done to it by hand may end it otherwise.
+// expect returns how a callback must end; empty: in any way, because an act may have changed it.
 func (s *simulation) expect(ref string) string {
 	place := s.place(ref)
 	c := &s.plan.callbacks[place]
@@ -216,7 +213,7 @@ func (s *simulation) expect(ref string) string {
 		want = ""
 	}
 	if want == "succeeded" && c.spare < s.hits(pause, stopBefore, stopAfter) {
-		want = "" // An answer that was given in time, and that its process could not take, costs an attempt.
+		want = "" // a stopped process may miss a response in time, which costs an attempt
 	}
 	for _, d := range s.acted[place] {
 		switch {
@@ -236,7 +233,7 @@ func (s *simulation) expect(ref string) string {
 	return want
 }
 
-// hits is how many faults of these kinds have hit.
+// hits returns how many faults of these kinds were injected.
 func (s *simulation) hits(kinds ...kind) (n int) {
 	for _, k := range kinds {
 		n += s.met[string(k)]
@@ -244,9 +241,9 @@ func (s *simulation) hits(kinds ...kind) (n int) {
 	return n
 }
 
-// beyond checks what the judge does not: how often a callback that is exhausted was tried, and that
-// everything is on time again once all faults are healed.
-func (s *simulation) beyond(e *judge.Evidence) {
+// checkMore checks what the judge does not: the number of attempts of exhausted callbacks, and that
+// everything is on time again after the faults.
+func (s *simulation) checkMore(e *judge.Evidence) {
 	charged := map[string]int{}
 	for i := range e.Attempts {
 		if a := &e.Attempts[i]; a.Charged && !a.Stale {
@@ -263,28 +260,27 @@ func (s *simulation) beyond(e *judge.Evidence) {
 			continue
 		}
 		if n := charged[r.ID]; r.Reason == string(store.Exhausted) && n != len(c.tiers)+1 {
-			s.problem("%s is exhausted after %d charged attempts, its ladder has %d", r.Ref, n,
+			s.problem("%s is exhausted after %d counted attempts, its policy has %d", r.Ref, n,
 				len(c.tiers)+1)
 		}
 		if r.Reason == string(store.Poison) && c.host != "poison.example" {
-			s.problem("%s is dead as poison, and nothing was wrong with it", r.Ref)
+			s.problem("%s is dead as poison, but it is a healthy callback", r.Ref)
 		}
 	}
 	s.onTime(e, refs)
 }
 
 const (
-	// healing is how long after the last fault everything must be as if there had been none: the longest
-	// claim, a sweep, and what a rebuild takes.
+	// healing is how long after the last fault the recovery may take: the longest claim, a sweep and a
+	// rebuild.
 	healing = 75 * time.Second
-	// punctual is how late an attempt may be then, and without any fault.
+	// punctual is how late an attempt may be after that, and without faults.
 	punctual = 50 * time.Millisecond
-	// swept is how late it is if only the sweep knows of it.
+	// swept is how late an attempt may be that only the sweep finds.
 	swept = 22 * time.Second
 )
 
-// onTime holds attempts against their due times where nothing may have kept them: no fault, no lock, no slow
-// receiver.
+// onTime checks that attempts start on time unless a fault, a lock or a slow receiver may have delayed them.
 func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 	slow := map[string]bool{}
 	for i := range s.plan.callbacks {
@@ -294,16 +290,16 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 	}
 	after := s.lastFault.Add(healing)
 	if s.plan.skew() >= longJump || s.plan.workers < 64 {
-		return // What was due by another clock is due at another time; and with few slots none may be left.
+		return // the index's clock changed the due times, or all of the few slots were taken
 	}
 	most := punctual
 	if s.hits(crashBefore, crashAfter, crash, drain, rollback) > 0 {
-		// What a process could not tell the index before it ended, and what the index forgot without a word,
-		// only the sweep finds: once it is overdue.
+		// Only the sweep finds, once it is overdue, what a process could not write to the index before it
+		// ended, and what a rolled back index lost.
 		most = swept
 	}
 	if s.plan.quiet == 0 {
-		after = s.began.Add(5 * time.Second) // It starts by then.
+		after = s.began.Add(5 * time.Second) // the processes have started by then
 	}
 	for i := range e.Attempts {
 		a := &e.Attempts[i]
@@ -319,13 +315,13 @@ func (s *simulation) onTime(e *judge.Evidence, refs map[string]*planned) {
 	}
 }
 
-// story prints the plan and what is known of the callbacks, for people who look at a seed that failed.
+// story formats the plan and the history of the callbacks, for the analysis of a failed seed.
 func (s *simulation) story(e *judge.Evidence) string {
 	var b strings.Builder
 	p := s.plan
-	fmt.Fprintf(&b, "%d processes, alone %t, faults until %s, drain timeout %s, workers %d, horizons %s, "+
+	fmt.Fprintf(&b, "%d processes, embedded %t, faults until %s, drain timeout %s, workers %d, horizons %s, "+
 		"folds %t\n",
-		p.processes, p.alone, p.quiet, p.drainTimeout, p.workers, p.horizons, p.folds)
+		p.processes, p.embedded, p.quiet, p.drainTimeout, p.workers, p.horizons, p.folds)
 	for _, list := range [][]fault{p.faults, p.events} {
 		for _, f := range list {
 			fmt.Fprintf(&b, "  %+v\n", f)
@@ -368,5 +364,5 @@ func (s *simulation) story(e *judge.Evidence) string {
 	return b.String()
 }
 
-// since is the time of the simulation; of no time it is negative.
+// since returns the time since the start of the simulation; negative for the zero time.
 func (s *simulation) since(t time.Time) time.Duration { return t.Sub(s.began) }

@@ -10,20 +10,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 )
 
-// This file is the index: one in memory that several processes share as they share Redis, and each process's
-// view of it.
+// The index of a simulation is one in memory that several processes share as they share Redis, with a view
+// for each process.
 
-// A simIndex is what stands for Redis. Which generation a caller expects comes with each of its calls.
+// A simIndex takes the place of Redis. Each call carries the generation that its caller expects.
 type simIndex struct {
 	mu sync.Mutex
 	ix *memq.Index
-	// leases are the last ones that were given out, by id: a snapshot needs their tokens.
+	// leases are the latest leases by id; a snapshot needs their tokens.
 	leases map[string]schedule.Lease
 	views  []*indexView
 	saved  *savedIndex
 }
 
-// A savedIndex is what an index was at a time.
+// A savedIndex is a snapshot of an index.
 type savedIndex struct {
 	generation int64
 	items      []schedule.Item
@@ -31,7 +31,7 @@ type savedIndex struct {
 	mark       schedule.Watermark
 }
 
-// run passes hints on to every process until the context ends.
+// run forwards hints to every process until ctx ends.
 func (s *simIndex) run(ctx context.Context) {
 	for {
 		select {
@@ -50,14 +50,14 @@ func (s *simIndex) run(ctx context.Context) {
 	}
 }
 
-// wipe empties it, as FLUSHALL does.
+// wipe empties the index, like FLUSHALL.
 func (s *simIndex) wipe(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ix.Reset(ctx, 0, 0)
 }
 
-// contents lists what the index holds now, and its generation.
+// contents returns the items of the index and its generation.
 func (s *simIndex) contents(ctx context.Context) (found []schedule.Found, generation int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *simIndex) scan(ctx context.Context) (found []schedule.Found, generation
 	}
 }
 
-// save keeps what the index is now, to come back to. An index that is being rebuilt is not kept.
+// save takes a snapshot, unless the index is being rebuilt.
 func (s *simIndex) save(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *simIndex) save(ctx context.Context) error {
 	return nil
 }
 
-// restore comes back to what was kept, as a replica does that lagged behind, and says whether anything was.
+// restore returns to the snapshot, like a failover to a lagging replica. It reports whether there was one.
 func (s *simIndex) restore(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +134,8 @@ func (s *simIndex) restore(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// mark moves the watermark of an index that has just been set back to where it was, and what is loaded with
-// it. What of it lies in the past is taken for now: it is overdue, and the sweep's.
+// mark restores the watermark of an index that was just reset, and what is loaded. A mark in the past becomes
+// now: those rows are overdue, and the sweep finds them.
 func (s *simIndex) mark(ctx context.Context, was schedule.Watermark) error {
 	if was.At == schedule.Forever && was.Loaded == schedule.Forever {
 		return nil
@@ -166,7 +166,7 @@ type indexView struct {
 	p      *process
 	hints  chan int
 	wanted int64 // guarded by shared.mu
-	// acquired are the tokens of leases whose locks were asked for, guarded by shared.mu.
+	// acquired are the tokens of leases whose locks were acquired, guarded by shared.mu.
 	acquired map[string]bool
 }
 
@@ -179,15 +179,15 @@ func (s *simIndex) view(p *process) *indexView {
 	return v
 }
 
-// call makes a call with the generation that the process expects when it makes it: a call that is late still
-// expects that one.
+// call makes a call with the generation that the process expects at this time, even if the call is made
+// later.
 func (v *indexView) call(ctx context.Context, op string, args []any, do work) (any, error) {
 	v.shared.mu.Lock()
 	wanted := v.wanted
 	if op == "Acquire" {
 		for _, lease := range args[0].([]schedule.Lease) {
 			if v.acquired[lease.ID+lease.Token] {
-				op = "Reacquire" // once it is stamped
+				op = "Reacquire" // the second Acquire follows the stamp
 			}
 			v.acquired[lease.ID+lease.Token] = true
 		}

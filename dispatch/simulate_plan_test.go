@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// This file is the plan of a simulation: everything that is drawn from its seed, before anything runs.
+// A plan contains everything that is drawn from a seed before anything runs.
 
-// A plan is what one seed means.
+// A plan is the meaning of one seed.
 type plan struct {
 	seed uint64
-	// alone: one process with an index of its own, new at each start. Else several share one, which stands
-	// for Redis.
-	alone     bool
+	// embedded: one process with its own index, new at each start. Otherwise several processes share an
+	// index, like Redis.
+	embedded  bool
 	processes int
 	callbacks []planned
 	acts      []act
-	// faults befall calls, events what is there at a time.
+	// faults apply to calls, events happen at times.
 	faults, events []fault
-	// quiet is when the last fault may begin. From then on every call works.
+	// quiet is the latest start of a fault. Every later call works.
 	quiet time.Duration
 	// drainTimeout of every process.
 	drainTimeout time.Duration
-	// workers of every process; with few of them a slot that is lost is missed.
+	// workers of every process. With few of them a lost slot shows.
 	workers int
 	// horizons are the settings of the processes.
 	horizons []time.Duration
-	// folds says that this simulation's processes fold counters; in the others they are told that another
-	// process does, which saves a write a second.
+	// folds: the processes fold counters. Otherwise the simulation pretends that another process does, which
+	// saves a write a second.
 	folds bool
 }
 
-// A step is what a receiver does with one request; the last one of a script repeats.
+// A step is a receiver's reaction to one request; the last one of a script repeats.
 type step struct {
 	do     stepKind
 	status int
-	// wait before the answer; retryAfter in seconds, zero: no header.
+	// wait is the delay of the response; retryAfter is in seconds, zero: no header.
 	wait       time.Duration
 	retryAfter int
 }
@@ -44,19 +44,19 @@ type step struct {
 type stepKind string
 
 const (
-	// The empty one answers with status after wait. The others stall until the sender gives up; reset the
-	// connection after they have read the request; lose their answer on the way; refuse the connection, so
-	// that nothing arrives.
+	// The empty kind responds with status after wait. stalls waits until the sender gives up. resets closes
+	// the connection after it has read the request. loses loses the response. refuses refuses the connection,
+	// so nothing arrives.
 	stalls  stepKind = "stall"
 	resets  stepKind = "reset"
 	loses   stepKind = "lose"
 	refuses stepKind = "refuse"
 )
 
-// A planned callback is one that a client hands over.
+// A planned callback is one that a client submits.
 type planned struct {
 	ref string
-	// at is when the client hands it over first; delay, what it asks for.
+	// at is when the client submits it first; delay is the requested delay.
 	at, delay time.Duration
 	expires   time.Duration
 	host      string
@@ -67,22 +67,23 @@ type planned struct {
 	stopOn    []int
 	unsigned  bool
 	script    []step
-	// via is the process that the client asks first, pause what it waits before it asks the next one.
+	// via is the process that the client calls first, pause the time before it calls the next one.
 	via   int
 	pause time.Duration
-	// with says that it is handed over in one call with the callback before it.
-	with bool
-	// ends is how it must end if no act interferes: "succeeded" or "dead"; empty: either.
+	// withPrevious: it is submitted in one call with the previous callback.
+	withPrevious bool
+	// ends is the expected end if no act interferes: "succeeded" or "dead"; empty: either.
 	ends string
-	// spare is how many more failures it could bear before it ended otherwise.
+	// spare is how many more failures it can have before it ends differently.
 	spare int
-	// quick: its receiver answers at once and never asks for a pause.
+	// quick: its receiver responds at once and never asks for a pause.
 	quick bool
-	// apart: no act is for it. It is due long after the last fault, when all must be healed, or is poison.
-	apart bool
+	// untouched: no act changes it. It is due long after the last fault, when everything must have recovered,
+	// or it is poison.
+	untouched bool
 }
 
-// An act is something that a person asks for through a process.
+// An act is a request of a person through a process.
 type act struct {
 	at       time.Duration
 	via      int
@@ -102,21 +103,21 @@ const (
 	reschedules actKind = "reschedule"
 )
 
-// A fault befalls a process, or all of them, at a time. One with an operation befalls the first call of it
-// that the process makes from then on.
+// A fault affects a process, or all of them, from a time on. With an operation it applies to the first such
+// call that the process makes then.
 type fault struct {
 	at      time.Duration
 	process int // -1: all
 	op      string
 	kind    kind
-	// lasts is how late a call or a reply is, or how long something is away; jump is of the clock.
+	// lasts is the delay of a call or a reply, or the length of an outage; jump is that of the clock.
 	lasts, jump time.Duration
 }
 
 type kind string
 
 const (
-	// Of calls.
+	// Faults of calls.
 	crashBefore kind = "crash before"
 	crashAfter  kind = "crash after"
 	failed      kind = "failed"
@@ -128,7 +129,7 @@ const (
 	stopBefore  kind = "stopped before"
 	stopAfter   kind = "stopped after"
 	wipedBefore kind = "index wiped before"
-	// Of times.
+	// Events at times.
 	crash      kind = "crash"
 	pause      kind = "pause"
 	drain      kind = "drain"
@@ -144,14 +145,14 @@ const (
 	clockJumps kind = "index clock jumps"
 )
 
-// draw makes the plan of a seed. The same seed gives the same plan.
+// draw returns the plan of a seed. The same seed gives the same plan.
 func draw(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 0x5eed))
 	p := &plan{seed: seed, processes: 1, quiet: 45 * time.Second}
 	// A short one interrupts attempts.
 	p.drainTimeout = oneOf(r, upTo(r, 100*time.Millisecond, time.Second), upTo(r, time.Second, 8*time.Second))
-	p.alone = r.IntN(5) < 2
-	if !p.alone {
+	p.embedded = r.IntN(5) < 2
+	if !p.embedded {
 		p.processes = 1 + r.IntN(3)
 	}
 	p.horizons = make([]time.Duration, p.processes)
@@ -163,11 +164,11 @@ func draw(seed uint64) *plan {
 			restarts, redirects, reschedules, reschedules)
 	}
 	if r.IntN(12) == 0 {
-		p.quiet = 0 // No fault at all: then nothing may be odd.
+		p.quiet = 0 // without faults every check must hold strictly
 	}
 	p.drawFaults(r, r.IntN(13), hot, hot, hot, others)
 	p.drawEvents(r)
-	if !p.alone && r.IntN(3) == 0 {
+	if !p.embedded && r.IntN(3) == 0 {
 		p.drawHorizon(r)
 	}
 	if p.quiet == 0 {
@@ -210,27 +211,27 @@ func (p *plan) drawCallbacks(r *rand.Rand) {
 			c.expires = upTo(r, 100*time.Millisecond, 20*time.Second)
 		}
 		if r.IntN(6) == 0 && i > 0 {
-			c.at, c.via, c.with = p.callbacks[i-1].at, p.callbacks[i-1].via, true
+			c.at, c.via, c.withPrevious = p.callbacks[i-1].at, p.callbacks[i-1].via, true
 		}
 		c.drawLadder(r)
 		p.callbacks = append(p.callbacks, c)
 	}
 	if r.IntN(3) == 0 {
 		last := &p.callbacks[len(p.callbacks)-1]
-		*last = sure(last.ref, "straggler.example", last.at)
-		last.apart, last.delay = true, 130*time.Second-last.at
+		*last = succeeding(last.ref, "straggler.example", last.at)
+		last.untouched, last.delay = true, 130*time.Second-last.at
 	}
 }
 
-// sure is a callback that succeeds at its first attempt.
-func sure(ref, host string, at time.Duration) planned {
+// succeeding returns a callback that succeeds at its first attempt.
+func succeeding(ref, host string, at time.Duration) planned {
 	return planned{
 		ref: ref, at: at, host: host, timeout: time.Second, pause: 200 * time.Millisecond, quick: true,
 		script: []step{{status: 200}}, ends: "succeeded",
 	}
 }
 
-// drawLadder draws the waits and the receiver's script, and how the two end.
+// drawLadder draws the tiers and the receiver's script, and sets how they end.
 func (c *planned) drawLadder(r *rand.Rand) {
 	for range r.IntN(5) {
 		c.tiers = append(c.tiers, upTo(r, 0, oneOf(r, time.Second, 5*time.Second, 20*time.Second)))
@@ -239,14 +240,14 @@ func (c *planned) drawLadder(r *rand.Rand) {
 		c.jitter = 0.2
 	}
 	if r.IntN(60) == 0 {
-		c.host, c.script, c.ends, c.quick, c.apart = "poison.example", []step{{status: 200}}, "dead", false,
-			true
+		c.host, c.script, c.ends = "poison.example", []step{{status: 200}}, "dead"
+		c.quick, c.untouched = false, true
 		return
 	}
 	if r.IntN(7) == 0 { // It never succeeds.
 		c.script, c.ends, c.spare = []step{c.drawFailure(r)}, "dead", 1000
 		if c.script[0].status == 423 {
-			// A receiver that is busy for ever is asked a hundred times before it is charged.
+			// A receiver that is always busy gets a hundred requests before an attempt counts.
 			c.script[0].status = 422
 		}
 		if r.IntN(3) == 0 {
@@ -267,7 +268,7 @@ func (c *planned) drawLadder(r *rand.Rand) {
 	c.script = append(c.script, last)
 }
 
-// drawFailure draws one way to fail.
+// drawFailure draws a failure.
 func (c *planned) drawFailure(r *rand.Rand) step {
 	s := oneOf(r,
 		step{status: 500}, step{status: 500}, step{status: 500}, step{status: 500}, step{do: resets},
@@ -279,14 +280,13 @@ func (c *planned) drawFailure(r *rand.Rand) step {
 		step{status: 429, retryAfter: 1 + r.IntN(3)},
 		step{status: 503, retryAfter: 1 + r.IntN(3), wait: upTo(r, 0, 200*time.Millisecond)},
 		step{status: 500, wait: upTo(r, time.Millisecond, c.timeout/2)},
-		step{status: 500, wait: c.timeout + upTo(r, 0, 3*time.Second)},
-		// answers when no sender waits any more
+		step{status: 500, wait: c.timeout + upTo(r, 0, 3*time.Second)}, // after the sender has given up
 	)
 	c.quick = c.quick && s.retryAfter == 0 && s.do != stalls && (s.wait == 0 || s.do == loses)
 	return s
 }
 
-// drawActs draws so many acts on callbacks from a place on, until then, with delays of at most so long.
+// drawActs draws n acts on callbacks at index from and above, before until, with delays below longest.
 func (p *plan) drawActs(r *rand.Rand, n, from int, until, longest time.Duration, kinds ...actKind) {
 	for range n {
 		a := act{
@@ -296,7 +296,7 @@ func (p *plan) drawActs(r *rand.Rand, n, from int, until, longest time.Duration,
 		if a.do == reschedules {
 			a.delay = upTo(r, 0, longest)
 		}
-		if !p.callbacks[a.callback].apart {
+		if !p.callbacks[a.callback].untouched {
 			p.acts = append(p.acts, a)
 		}
 	}

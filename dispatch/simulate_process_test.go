@@ -15,31 +15,31 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is what stands between a process and the rest of the world: every call of its engine to SQL, to
-// the index and to the wire goes through it, and meets there what the plan has in store for it.
+// Every call of a simulated process to SQL, to the index and to receivers passes through this file, which
+// injects the faults of the plan.
 
-// A process is one start of one dispatcher.
+// A process is one start of a dispatcher.
 type process struct {
 	sim  *simulation
 	slot int
-	// view is the process's own of the index.
+	// view is the process's own view of the index.
 	view     *indexView
 	engine   *dispatch.Engine
 	registry *prometheus.Registry
 	started  time.Time
-	// stop ends Run as SIGTERM does; died is closed by a crash.
+	// stop ends Run like SIGTERM; a crash closes died.
 	stop  context.CancelFunc
 	died  chan struct{}
 	once  sync.Once
 	ended chan struct{}
-	// open: clients may call it.
+	// open: clients may call the process.
 	open atomic.Bool
 
 	mu          sync.Mutex
 	pausedUntil time.Time
 }
 
-// crash ends the process as kill -9 does: from now on nothing that it does has any effect.
+// crash ends the process like kill -9: nothing that it does later has any effect.
 func (p *process) crash() {
 	p.once.Do(func() {
 		p.open.Store(false)
@@ -58,8 +58,8 @@ func (p *process) dead() bool {
 	}
 }
 
-// pause stops the process for so long, as SIGSTOP does. Its timers go on, as they do for a process that is
-// stopped: they have all fired when it goes on.
+// pause stops the process for d, like SIGSTOP. Its timers continue, as they do for a stopped process: they
+// have all fired when it resumes.
 func (p *process) pause(d time.Duration) {
 	until := time.Now().Add(d)
 	p.mu.Lock()
@@ -73,7 +73,7 @@ func (p *process) pause(d time.Duration) {
 	p.sim.mu.Unlock()
 }
 
-// pass waits while the process is stopped, and says whether it is alive.
+// pass waits while the process is stopped, and reports whether it is alive.
 func (p *process) pass() bool {
 	for {
 		p.mu.Lock()
@@ -88,34 +88,34 @@ func (p *process) pass() bool {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-p.died: // A process that is stopped can be killed.
+		case <-p.died: // a stopped process can be killed
 		}
 		timer.Stop()
 	}
 }
 
-// errCut is what a call meets that gets no answer from the index, errSQLCut from SQL.
+// errCut is the error of a call to the index without a reply, errSQLCut that of a call to SQL.
 var (
 	errCut    = errors.New("connection reset by peer")
 	errSQLCut = fmt.Errorf("%w: %w", store.ErrUnavailable, errCut)
 )
 
-// around makes one call of a process, to SQL or elsewhere. Do is the call itself; cut is the error of one
-// that gets no answer. No caller may hold a mutex that another one waits for: on that no time passes in a
-// bubble.
+// around makes one call of a process. do makes the call; cut is the error of a call without a reply. The
+// caller must not hold a mutex that another goroutine waits for: virtual time does not advance while a
+// goroutine waits for a mutex.
 func (p *process) around(ctx context.Context, op string, cut error, do work) (any, error) {
 	if !p.pass() {
 		return nil, cut
 	}
-	got, err := p.befall(ctx, op, cut, do)
+	got, err := p.inject(ctx, op, cut, do)
 	if !p.pass() {
 		return nil, cut
 	}
 	return got, err
 }
 
-// befall makes the call as the fault wants it that is planned for it.
-func (p *process) befall(ctx context.Context, op string, cut error, do work) (any, error) {
+// inject makes the call with the fault that is planned for it, if any.
+func (p *process) inject(ctx context.Context, op string, cut error, do work) (any, error) {
 	s := p.sim
 	f := s.faultOf(p, op)
 	switch f.kind {
@@ -130,11 +130,11 @@ func (p *process) befall(ctx context.Context, op string, cut error, do work) (an
 		s.check("wipe", s.shared().wipe(context.WithoutCancel(ctx)))
 		time.Sleep(min(f.lasts, 3*time.Second)) // so that a rebuild may come between
 	case stopBefore, drain:
-		s.strike(p, f)
+		s.apply(p, f)
 	case "":
 		if works, err := s.away(ctx, p, op, cut); err != nil {
 			if works {
-				_, _ = do(ctx) // It took effect; its caller does not hear how.
+				_, _ = do(ctx) // the call takes effect, and its reply is lost
 			}
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (p *process) befall(ctx context.Context, op string, cut error, do work) (an
 	return got, err
 }
 
-// late makes a call that is on its way for so long. Its caller may give up; the call is made all the same.
+// late makes a call after a delay. It is made even if its caller gives up.
 func (s *simulation) late(ctx context.Context, wait time.Duration, do work) (any, error) {
 	type reply struct {
 		value any
@@ -184,17 +184,17 @@ func (s *simulation) late(ctx context.Context, wait time.Duration, do work) (any
 	}
 }
 
-// later runs f after a while. The simulation does not end before.
+// later runs f after a delay. The simulation waits for it.
 func (s *simulation) later(wait time.Duration, f func()) {
 	s.pending.Add(1)
-	s.lates.Go(func() {
+	s.delayed.Go(func() {
 		defer s.pending.Add(-1)
 		time.Sleep(wait)
 		f()
 	})
 }
 
-// faultOf returns the fault that is planned for a call of the process now, if any. None strikes twice.
+// faultOf returns the fault that is planned for a call of the process now, if any, and removes it.
 func (s *simulation) faultOf(p *process, op string) (hit fault) {
 	s.mu.Lock()
 	i := slices.IndexFunc(s.faults, func(f fault) bool {
@@ -213,7 +213,7 @@ func (s *simulation) faultOf(p *process, op string) (hit fault) {
 	return hit
 }
 
-// An outage is SQL or the index being away for a while.
+// An outage is a time in which SQL or the index is away.
 type outage struct {
 	fault
 	until time.Time
@@ -221,11 +221,11 @@ type outage struct {
 
 var sqlOutages = []kind{sqlRefuses, sqlHangs, sqlMute}
 
-// hangTime is how long a call hangs that is not answered and whose caller sets no limit.
+// hangTime is how long a call hangs whose caller sets no timeout.
 const hangTime = 2 * time.Second
 
-// away says what becomes of a call while what it asks is away: its error, and whether it takes effect all the
-// same. Without an error nothing is away.
+// away returns the error of a call during an outage, and whether the call takes effect nevertheless. No
+// error: there is no outage.
 func (s *simulation) away(ctx context.Context, p *process, op string, cut error) (works bool, err error) {
 	var met outage
 	s.mu.Lock()
@@ -252,26 +252,26 @@ func (s *simulation) away(ctx context.Context, p *process, op string, cut error)
 	return false, cut
 }
 
-// A disturbance is a time in which a process may fail to do what it should.
+// A disturbance is a time in which a process may miss its duties.
 type disturbance struct {
 	p        *process // nil: all
 	from, to time.Time
 }
 
-// disturb notes that something befalls a process for so long from now on.
+// disturb records a disturbance of a process that lasts from now.
 func (s *simulation) disturb(p *process, lasts time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.disturbances = append(s.disturbances, disturbance{p, time.Now(), time.Now().Add(lasts)})
 }
 
-// disturbed says whether anything befell the process between the two times.
+// disturbed reports whether the process was disturbed between the two times.
 func (s *simulation) disturbed(p *process, from, to time.Time) bool {
 	return met(s.disturbances, p, from, to)
 }
 
-// wasStopped says whether the process was stopped between the two times.
-// What it had begun it may end at any time later.
+// wasStopped reports whether the process was stopped between the two times. It may finish what it had begun
+// at any later time.
 func (s *simulation) wasStopped(p *process, from, to time.Time) bool {
 	return met(s.pauses, p, from, to)
 }
@@ -282,11 +282,11 @@ func met(list []disturbance, p *process, from, to time.Time) bool {
 	})
 }
 
-// A stampSeen is a claim that took effect in SQL.
+// A stampSeen is a claim that was committed to SQL.
 type stampSeen struct {
 	p      *process
 	at     time.Time
-	until  time.Time // of the claim, as the bubble's clock has it
+	until  time.Time // end of the claim, by the bubble's clock
 	fence  int64
 	number int
 }
@@ -299,9 +299,9 @@ type stampKey struct {
 // A processSQL is SQL as one process reaches it.
 type processSQL struct{ *process }
 
-// call makes a call to SQL. There are no schedules, endpoints, projects and lanes that change, and what the
-// plan does not do is left to processes that do not exist: every process would ask for that each second,
-// which was more than half of the cost.
+// call makes a call to SQL. Schedules, endpoints, projects and lanes never change here, and maintenance that
+// the plan omits counts as done by another process. So these calls of every second are skipped, which were
+// more than half of the cost.
 func (p processSQL) call(ctx context.Context, op string, args []any, do work) (any, error) {
 	switch {
 	case op == "NextSchedules", !p.sim.plan.folds &&
@@ -322,21 +322,21 @@ func (p processSQL) call(ctx context.Context, op string, args []any, do work) (a
 	})
 }
 
-// stamped remembers claims that took effect.
+// stamped records committed claims.
 func (s *simulation) stamped(p *process, list []*store.Stamped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range list {
 		key := stampKey{w.ID, w.Fence}
 		if _, again := s.stamps[key]; again {
-			continue // the same token once more
+			continue // a repetition with the same token
 		}
 		until := time.Now().Add(time.UnixMilli(w.ClaimUntil).Sub(s.now()))
 		s.stamps[key] = stampSeen{p, time.Now(), until, w.Fence, w.AttemptSeq + 1}
 	}
 }
 
-// committed remembers when the result of a claim first took effect.
+// committed records when the result of a claim first took effect.
 func (s *simulation) committed(results []store.Result, got []store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// This file is the receiving side: what a process sends, and what the receivers of the plan do with it.
+// This file has the receivers of a simulation, and the network between them and the processes.
 
-// A simSender is a process's way to the wire.
+// A simSender sends the requests of a process.
 type simSender struct {
 	*outbound.Client
 	p *process
@@ -32,7 +32,7 @@ func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Respo
 	got, err := s.p.around(ctx, "Send", errCut, func(ctx context.Context) (any, error) {
 		return s.Client.Send(ctx, r), nil
 	})
-	if err != nil { // The process is dead. What it makes of this has no effect.
+	if err != nil { // the process is dead, so the result has no effect
 		now := time.Now()
 		return outbound.Response{Class: store.ClassInterrupted, Outcome: store.AttemptUnknown, StartedAt: now,
 			EndedAt: now}
@@ -40,42 +40,42 @@ func (s *simSender) Send(ctx context.Context, r outbound.Request) outbound.Respo
 	return got.(outbound.Response)
 }
 
-// A simArrival is one request as the receiver saw it.
+// A simArrival is a request that a receiver got.
 type simArrival struct {
 	id     string
 	number int
 	p      *process
 	hash   [sha256.Size]byte
 	at     time.Time
-	// end is when the answer was written or the sender hung up; zero while neither has happened.
+	// end is when the response was written or the sender gave up; zero before.
 	end      time.Time
 	answered bool
 }
 
-// The simReceiver is every receiver of a simulation.
+// A simReceiver plays all receivers of a simulation.
 type simReceiver struct {
 	mu       sync.Mutex
-	scripts  map[string][]step // by body, which is unlike any other callback's
-	asked    map[string]int    // by id: how often a request was made, arrived or not
+	scripts  map[string][]step // by body, which is unique to a callback
+	asked    map[string]int    // requests by id, whether they arrived or not
 	arrivals []*simArrival
 }
 
-// A wire is the network between one process and the receivers.
-type wire struct{ p *process }
+// A network connects one process with the receivers.
+type network struct{ p *process }
 
-func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
+func (n network) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := w.p.sim.receiver.take(req.Context(), w.p, req.Header, body)
-	if !w.p.pass() {
+	resp, err := n.p.sim.receiver.take(req.Context(), n.p, req.Header, body)
+	if !n.p.pass() {
 		return nil, fmt.Errorf("write: %w", syscall.EPIPE)
 	}
 	return resp, err
 }
 
-// take lets the callback's script answer a request.
+// take responds to a request by the callback's script.
 func (r *simReceiver) take(ctx context.Context, p *process, header http.Header,
 	body []byte) (*http.Response, error) {
 	id := bare(header.Get("webhook-id"))
@@ -86,7 +86,7 @@ func (r *simReceiver) take(ctx context.Context, p *process, header http.Header,
 	r.mu.Lock()
 	script := r.scripts[string(body)]
 	if len(script) == 0 {
-		script = []step{{status: 599}} // A body that no client handed over: the judge will say so.
+		script = []step{{status: 599}} // no client submitted this body; the judge reports it
 	}
 	do := script[min(r.asked[id], len(script)-1)]
 	r.asked[id]++
@@ -111,12 +111,12 @@ func (r *simReceiver) take(ctx context.Context, p *process, header http.Header,
 	return resp, nil
 }
 
-// wait is the receiver at work. It says whether a whole answer was written, and what went wrong on the way
+// wait plays the receiver's work. It reports whether the whole response was written, and the error on the way
 // back.
 func (*simReceiver) wait(ctx context.Context, p *process, do step) (answered bool, err error) {
 	var ready <-chan time.Time
 	if do.do != stalls {
-		// Nothing takes no time: two requests at one instant could not be told apart.
+		// Each response takes some time: otherwise two requests would have the same time.
 		timer := time.NewTimer(do.wait + 50*time.Microsecond)
 		defer timer.Stop()
 		ready = timer.C
@@ -126,7 +126,7 @@ func (*simReceiver) wait(ctx context.Context, p *process, do step) (answered boo
 	case <-p.died:
 		return false, fmt.Errorf("write: %w", syscall.EPIPE)
 	case <-ctx.Done():
-		// A process that is stopped does not hang up.
+		// A stopped process does not close the connection.
 		if !p.pass() {
 			return false, fmt.Errorf("write: %w", syscall.EPIPE)
 		}

@@ -25,10 +25,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// This file runs a plan: it starts processes and starts them again, plays the clients, and brings about what
-// happens at times.
+// This file runs a plan: it starts and restarts processes, plays the clients, and triggers the events.
 
-// A simulation is one run of one plan, inside a bubble.
+// A simulation is one run of a plan in a synctest bubble.
 type simulation struct {
 	plan     *plan
 	path     string // of the database
@@ -37,17 +36,17 @@ type simulation struct {
 	keys     *secret.Keyring
 	receiver *simReceiver
 	log      *slog.Logger
-	random   *rand.Rand // for what the plan leaves open; guarded by mu
+	random   *rand.Rand // for choices that are not in the plan; guarded by mu
 	skew     atomic.Int64
-	lates    sync.WaitGroup
-	// pending counts what is still on its way.
+	delayed  sync.WaitGroup
+	// pending counts delayed calls that are not made yet.
 	pending atomic.Int32
 
 	mu           sync.Mutex
-	faults       []fault // of calls, that have not struck
+	faults       []fault // of calls; each is removed when it is injected
 	ending       bool
 	index        *simIndex
-	slots        []*process // the present start of each; nil: none runs
+	slots        []*process // the running process of each slot; nil: none
 	starts       []*process
 	met          map[string]int
 	notes        []string
@@ -63,7 +62,7 @@ type simulation struct {
 	problems     []string
 }
 
-// A done is an act that was carried out, and its answer.
+// A done is an act that was carried out, with its result.
 type done struct {
 	act    act
 	at     time.Time
@@ -71,20 +70,20 @@ type done struct {
 	err    error
 }
 
-// note writes a line of what happened. The caller holds mu.
+// note records a line for the story. The caller holds mu.
 func (s *simulation) note(format string, args ...any) {
 	s.lastFault = time.Now()
 	s.notes = append(s.notes, fmt.Sprintf("%s ", time.Since(s.began))+fmt.Sprintf(format, args...))
 }
 
-// problem notes something that must not be, beside what the judge finds.
+// problem records an error that the judge does not check.
 func (s *simulation) problem(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
-// check notes that something has failed that must not.
+// check records an error of the simulation itself.
 func (s *simulation) check(what string, err error) {
 	if err != nil {
 		s.problem("%s: %v", what, err)
@@ -94,7 +93,7 @@ func (s *simulation) check(what string, err error) {
 // now is the index's clock.
 func (s *simulation) now() time.Time { return time.Now().Add(time.Duration(s.skew.Load())) }
 
-// shared is the index as it is now.
+// shared returns the present index.
 func (s *simulation) shared() *simIndex {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +131,7 @@ func newSimulation(ctx context.Context, p *plan, path string, log *slog.Logger) 
 
 func bodyOf(c *planned) []byte { return []byte(`{"ref": "` + c.ref + `"}`) }
 
-// start starts a process in a slot. Its goroutines end with it, or are wound down once it is dead.
+// start starts a process in a slot. Its goroutines end with it, or after its crash.
 func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	p := &process{sim: s, slot: slot, died: make(chan struct{}), ended: make(chan struct{}),
 		started: time.Now(), registry: prometheus.NewRegistry()}
@@ -140,21 +139,21 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	p.stop = stop
 	s.mu.Lock()
 	starts := len(s.starts)
-	if s.plan.alone || s.index == nil {
+	if s.plan.embedded || s.index == nil {
 		index := &simIndex{ix: memq.New(memq.Options{Now: s.now}), leases: map[string]schedule.Lease{}}
 		s.index = index
-		s.lates.Go(func() { index.run(ctx) })
+		s.delayed.Go(func() { index.run(ctx) })
 	}
 	p.view = s.index.view(p)
 	s.mu.Unlock()
-	client, err := outbound.New(outbound.Options{Transport: wire{p}, Version: "simulated"})
+	client, err := outbound.New(outbound.Options{Transport: network{p}, Version: "simulated"})
 	if err != nil {
 		return nil, err
 	}
 	p.engine, err = dispatch.New(dispatch.Options{
 		Store: &calledStore{s.db, processSQL{p}}, Schedule: p.view, Sender: &simSender{client, p},
 		Keyring:  s.keys,
-		Embedded: s.plan.alone, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers,
+		Embedded: s.plan.embedded, DrainTimeout: s.plan.drainTimeout, Workers: s.plan.workers,
 		Horizon: s.plan.horizons[slot], Registerer: p.registry,
 		Logger: s.log.With("process", slot, "start", starts),
 	})
@@ -181,9 +180,9 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	return p, nil
 }
 
-// keep keeps a slot running until the simulation ends: a process that has ended, whatever the reason, is
-// started again.
-func (s *simulation) keep(ctx context.Context, slot int) {
+// supervise keeps a slot running until the simulation ends: it restarts a process that has ended, for
+// whatever reason.
+func (s *simulation) supervise(ctx context.Context, slot int) {
 	for {
 		p, err := s.start(ctx, slot)
 		s.check("start", err)
@@ -205,8 +204,8 @@ func (s *simulation) keep(ctx context.Context, slot int) {
 	}
 }
 
-// happen brings about an event.
-func (s *simulation) happen(ctx context.Context, e fault) {
+// trigger executes an event.
+func (s *simulation) trigger(ctx context.Context, e fault) {
 	var p *process
 	s.mu.Lock()
 	if e.process >= 0 {
@@ -222,7 +221,7 @@ func (s *simulation) happen(ctx context.Context, e fault) {
 	case crash, pause, drain:
 		hit = p != nil && p.open.Load()
 		if hit {
-			s.strike(p, e)
+			s.apply(p, e)
 		}
 	case wipe:
 		err = s.shared().wipe(ctx)
@@ -249,8 +248,8 @@ func (s *simulation) happen(ctx context.Context, e fault) {
 	}
 }
 
-// strike has an event befall a process that runs.
-func (s *simulation) strike(p *process, e fault) {
+// apply executes an event of a running process.
+func (s *simulation) apply(p *process, e fault) {
 	switch e.kind {
 	case crash:
 		p.crash()
@@ -263,11 +262,11 @@ func (s *simulation) strike(p *process, e fault) {
 	}
 }
 
-// run plays the plan to its end and stops everything.
+// run executes the plan and stops everything.
 func (s *simulation) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var keepers, players sync.WaitGroup
+	var supervisors, players sync.WaitGroup
 	play := func(at time.Duration, do func()) {
 		players.Go(func() {
 			if sleepUntil(ctx, s.began.Add(at)) {
@@ -276,11 +275,11 @@ func (s *simulation) run(ctx context.Context) error {
 		})
 	}
 	for slot := range s.plan.processes {
-		keepers.Go(func() { s.keep(ctx, slot) })
+		supervisors.Go(func() { s.supervise(ctx, slot) })
 	}
 	for i := 0; i < len(s.plan.callbacks); {
 		places := []int{i}
-		for i++; i < len(s.plan.callbacks) && s.plan.callbacks[i].with; i++ {
+		for i++; i < len(s.plan.callbacks) && s.plan.callbacks[i].withPrevious; i++ {
 			places = append(places, i)
 		}
 		play(s.plan.callbacks[places[0]].at, func() { s.submit(ctx, places) })
@@ -289,7 +288,7 @@ func (s *simulation) run(ctx context.Context) error {
 		play(a.at, func() { s.perform(ctx, a) })
 	}
 	for _, e := range s.plan.events {
-		play(e.at, func() { s.happen(ctx, e) })
+		play(e.at, func() { s.trigger(ctx, e) })
 	}
 	sleepUntil(ctx, s.began.Add(s.plan.quiet))
 	s.mu.Lock()
@@ -310,13 +309,13 @@ func (s *simulation) run(ctx context.Context) error {
 	}
 	cancel()
 	players.Wait()
-	keepers.Wait()
-	s.lates.Wait()
+	supervisors.Wait()
+	s.delayed.Wait()
 	synctest.Wait()
 	return errors.Join(err, s.db.Close())
 }
 
-// atRest holds every process to having nothing in its hands when there is nothing to do.
+// atRest checks that the gauges of every undisturbed process are zero when nothing is left to do.
 func (s *simulation) atRest() {
 	s.mu.Lock()
 	calm := time.Now().Add(-15 * time.Second)
@@ -339,8 +338,7 @@ func (s *simulation) atRest() {
 	}
 }
 
-// settleDown waits until every callback is terminal and the index holds none of them, or the plan's time is
-// up.
+// settleDown waits until every callback is terminal and the index is empty, or the plan's limit is reached.
 func (s *simulation) settleDown(ctx context.Context) error {
 	deadline := s.began.Add(s.plan.limit())
 	quiet := s.began.Add(s.plan.quiet)
@@ -352,13 +350,13 @@ func (s *simulation) settleDown(ctx context.Context) error {
 	for time.Now().Before(deadline) {
 		look := time.Second
 		if time.Since(quiet) > 2*time.Minute {
-			look = 10 * time.Second // Its index's clock was put back by longJump.
+			look = 10 * time.Second // the index's clock was set back by longJump
 		}
 		time.Sleep(look)
 		s.mu.Lock()
 		all := len(s.accepted) == len(s.plan.callbacks)
 		for _, d := range s.pauses {
-			// A process that was stopped goes on with what it was about to do, and that must be over.
+			// A process that was stopped continues its last action, which must have ended.
 			all = all && d.to.Before(time.Now().Add(-5*time.Second))
 		}
 		s.mu.Unlock()
@@ -383,8 +381,8 @@ func (s *simulation) settleDown(ctx context.Context) error {
 	return nil
 }
 
-// limit is when the plan must be done at the latest, however its faults fall: it is generous, what is late is
-// judged apart.
+// limit is the latest end of the plan, however its faults fall. It is generous, because lateness is checked
+// separately.
 func (p *plan) limit() time.Duration {
 	slowest, sum := time.Duration(0), time.Duration(0)
 	for i := range p.callbacks {
@@ -399,7 +397,7 @@ func (p *plan) limit() time.Duration {
 	return max(p.quiet, 45*time.Second) + 4*time.Minute + 2*(slowest+p.skew()) + sum
 }
 
-// skew is how far the index's clock is ahead of the bubble's at most.
+// skew is the most that the index's clock is ahead of the bubble's.
 func (p *plan) skew() (most time.Duration) {
 	for _, e := range p.events {
 		most += e.jump.Abs()

@@ -30,28 +30,32 @@ var (
 )
 
 const (
-	// fullSeeds, defaultSeeds and shortSeeds are how many simulations a test run makes; raceSeeds, a short
-	// one under the race detector.
+	// fullSeeds, defaultSeeds and shortSeeds are how many simulations a full, a normal and a short test run
+	// makes. raceSeeds is for a short run under the race detector.
 	fullSeeds    = 3000
 	defaultSeeds = 400
 	shortSeeds   = 100
 	raceSeeds    = 20
-	// enoughSeeds is from when on every kind of fault and every way of healing must have been met.
+	// enoughSeeds is the least number of seeds that must meet every kind of fault and of recovery.
 	enoughSeeds = defaultSeeds
 )
 
-// TestSimulation runs simulations: one to three processes with real engines on one SQLite file and one index
-// in memory, in synctest's time, under faults drawn from a seed: processes that crash before or after any
-// call, are stopped past their leases, drained and started again; replies that are lost, late or doubled; an
-// index that is emptied, set back, away, or whose clock jumps; SQL that is away, or commits without saying
-// so; receivers that fail in every way; people who cancel, retry and reschedule meanwhile. When all faults
-// are over everything must become terminal, and the judge decides whether the guarantees were kept.
+// TestSimulation runs one to three processes with real engines on one SQLite file and one index in memory, in
+// virtual time (synctest). A seed decides the faults:
 //
-// The same seed gives the same plan: callbacks, receivers, acts and faults. It does not give the same run to
-// the last step: which goroutine of a bubble goes on first is the scheduler's choice, ids and tokens are
-// random. Faults are bound to the first call of an operation by a process after a time, and events to a time,
-// so that a replay comes near; a failure that does not come back at once comes back within some replays of
-// its seed:
+//   - Processes crash before or after any call, stop for longer than their leases, drain and start again.
+//   - Replies are lost, late or doubled.
+//   - The index is emptied, rolled back or away, or its clock jumps.
+//   - SQL is away, or commits without a reply.
+//   - Receivers fail in every way.
+//   - People cancel, retry and reschedule callbacks meanwhile.
+//
+// After the last fault every callback must become terminal, and the judge checks the guarantees.
+//
+// The same seed gives the same plan (callbacks, receivers, acts and faults), but not exactly the same run:
+// the scheduler chooses the order of goroutines, and ids and tokens are random. A fault applies to the first
+// call of an operation by a process after a time, and an event happens at a time, so a replay is similar. A
+// failure that does not recur at once does so within some replays of its seed:
 //
 //	go test -tags nomsgpack ./dispatch -run 'TestSimulation$' -args -seed 12345 -seeds 1
 func TestSimulation(t *testing.T) {
@@ -85,7 +89,7 @@ func TestSimulation(t *testing.T) {
 	all.report(t, seeds)
 }
 
-// simulate runs one plan and fails the test if it broke a guarantee.
+// simulate runs one plan and fails the test if a guarantee was broken.
 func simulate(t *testing.T, p *plan, all *batch) {
 	log := slog.New(slog.DiscardHandler)
 	if *simulateLog {
@@ -109,27 +113,27 @@ func simulate(t *testing.T, p *plan, all *batch) {
 		t.Fatalf("seed %d: %v", p.seed, err)
 	}
 	bounds := s.bounds(&evidence)
-	verdict := judge.Judge(evidence, bounds)
-	s.beyond(&evidence)
-	all.add(t, s, &evidence, &verdict)
-	if verdict.OK() && len(s.problems) == 0 {
+	result := judge.Judge(evidence, bounds)
+	s.checkMore(&evidence)
+	all.add(t, s, &evidence, &result)
+	if result.OK() && len(s.problems) == 0 {
 		return
 	}
 	all.failed.Add(1)
 	t.Errorf("seed %d broke its guarantees: %s\n%s\nwhat happened:\n  %s\n%s\nreplay: go test -tags "+
 		"nomsgpack ./dispatch -run 'TestSimulation$' -args -seed %d -seeds 1",
-		p.seed, verdict.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "),
+		p.seed, result.String(), strings.Join(s.problems, "\n"), strings.Join(s.notes, "\n  "),
 		s.story(&evidence), p.seed)
 }
 
-// A batch sums up what all simulations met.
+// A batch sums up what the simulations met.
 type batch struct {
-	mu      sync.Mutex
-	met     map[string]int
-	time    time.Duration
-	failed  atomic.Int32
-	seeds   int
-	verdict judge.Verdict
+	mu     sync.Mutex
+	met    map[string]int
+	time   time.Duration
+	failed atomic.Int32
+	seeds  int
+	total  judge.Verdict
 }
 
 func (b *batch) add(t *testing.T, s *simulation, e *judge.Evidence, v *judge.Verdict) {
@@ -140,12 +144,12 @@ func (b *batch) add(t *testing.T, s *simulation, e *judge.Evidence, v *judge.Ver
 	for what, n := range s.met {
 		b.met[what] += n
 	}
-	b.verdict.Accepted += v.Accepted
-	b.verdict.Lost += v.Lost
-	b.verdict.Sends += v.Sends
-	b.verdict.Duplicates += v.Duplicates
-	b.verdict.Overlaps += v.Overlaps
-	b.verdict.LockOverlaps += v.LockOverlaps
+	b.total.Accepted += v.Accepted
+	b.total.Lost += v.Lost
+	b.total.Sends += v.Sends
+	b.total.Duplicates += v.Duplicates
+	b.total.Overlaps += v.Overlaps
+	b.total.LockOverlaps += v.LockOverlaps
 	for i := range e.Rows {
 		b.met[cmp.Or("ended "+e.Rows[i].State+" "+e.Rows[i].Reason)]++
 	}
@@ -183,7 +187,7 @@ func (b *batch) count(registry *prometheus.Registry) error {
 	return nil
 }
 
-// mustMeet are the faults and the ways of healing that a batch must have met, or it proves less than it says.
+// mustMeet are the faults and recoveries that a batch must meet; otherwise it proves nothing about them.
 var mustMeet = []string{
 	string(crashBefore), string(crashAfter), string(failed), string(replyLost), string(doubled),
 	string(doubledLate), string(callLate), string(replyLate),
@@ -207,9 +211,9 @@ var mustMeet = []string{
 func (b *batch) report(t *testing.T, seeds int) {
 	t.Logf("%d seeds, %s of their time: accepted %d, lost %d, sends %d, duplicates %d, overlaps %d, on one "+
 		"lock %d; failed %d",
-		b.seeds, b.time.Round(time.Second), b.verdict.Accepted, b.verdict.Lost, b.verdict.Sends,
-		b.verdict.Duplicates, b.verdict.Overlaps,
-		b.verdict.LockOverlaps, b.failed.Load())
+		b.seeds, b.time.Round(time.Second), b.total.Accepted, b.total.Lost, b.total.Sends,
+		b.total.Duplicates, b.total.Overlaps,
+		b.total.LockOverlaps, b.failed.Load())
 	var lines []string
 	for what, n := range b.met {
 		lines = append(lines, fmt.Sprintf("%s %d", what, n))

@@ -11,10 +11,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// What befalls SQL, and processes between a claim and its result: nothing is sent twice for it, and nothing
-// is lost.
+// Failures of SQL, and of processes between a claim and its result: nothing is sent twice or lost.
 
-// A database that fails and answers probes all the same neither fills the log nor is probed without end, and
+// A database that rejects writes but answers probes neither fills the log nor causes endless probes, and
 // loses nothing.
 func TestSQLHalfDown(t *testing.T) {
 	var log lines
@@ -38,7 +37,7 @@ func TestSQLHalfDown(t *testing.T) {
 	})
 }
 
-// refuses demands that SQL does not take a callback.
+// refuses checks that an accept fails with ErrUnavailable.
 func (b *fixture) refuses() {
 	b.Helper()
 	_, err := b.engine.Accept(b.Context(), project, completed(make([]accept.Submission, 1)))
@@ -47,8 +46,8 @@ func (b *fixture) refuses() {
 	}
 }
 
-// A stamp that can never be undone does not keep the others from being sent after SQL was away.
-func TestAnUncertainStampThatStays(t *testing.T) {
+// An uncertain stamp that cannot be undone does not block the other callbacks after an outage of SQL.
+func TestUncertainStampThatCannotBeUndone(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		bad, good := b.accept(in(5*time.Second)).ID, b.accept(in(8500*time.Millisecond)).ID
 		b.set(func(_ context.Context, c *call) error {
@@ -68,8 +67,8 @@ func TestAnUncertainStampThatStays(t *testing.T) {
 	})
 }
 
-// A probe that hangs up must not make the next one believe that SQL is down.
-func TestHealthOutlivesAProbeThatHangsUp(t *testing.T) {
+// A caller of Health that gives up does not make the next call report that SQL is down.
+func TestHealthSurvivesACanceledCaller(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		time.Sleep(2 * time.Second)
 		gone, cancel := context.WithCancel(b.Context())
