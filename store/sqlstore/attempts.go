@@ -46,8 +46,8 @@ func (t *tx) insertAttempts(attempts []store.Attempt) error {
 
 // replaceAttempt overwrites the attempt with the same callback and number.
 func (t *tx) replaceAttempt(a store.Attempt) error {
-	if _, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID,
-		a.Number); err != nil {
+	_, err := t.Exec(`DELETE FROM attempts WHERE callback_id = $1 AND number = $2`, a.CallbackID, a.Number)
+	if err != nil {
 		return named("replace attempt", err)
 	}
 	return t.insertAttempts([]store.Attempt{a})

@@ -151,11 +151,8 @@ func (t *tx) writeLinks(entries []store.AuditEntry, head store.AuditLink) error 
 	if n != int64(len(entries)) {
 		return fmt.Errorf("write links: only %d of %d entries were unchained", n, len(entries))
 	}
-	if _, err := t.Exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`,
-		head.Seq, head.Hash); err != nil {
-		return named("write the head", err)
-	}
-	return nil
+	_, err = t.Exec(`UPDATE audit_head SET seq = $1, hash = $2 WHERE id = 1`, head.Seq, head.Hash)
+	return named("write the head", err)
 }
 
 // AuditHead returns the end of the chain, read by one statement. Without the row in audit_head the link is

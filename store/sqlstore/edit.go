@@ -130,7 +130,8 @@ func (db *DB) edit(
 }
 
 // edit changes a locked row and returns its audit entry, which the caller appends. A row that is being
-// attempted, whose payload is purged or whose endpoint is deleted is not changed: the error says so.
+// attempted, whose payload is purged or whose endpoint is deleted is refused with the error that says so. A
+// refused edit has written nothing of the row, so StepRedrive may go on in the same transaction.
 //
 // The edit clears a claim that has run out. So a late result of that claim loses, and only completes its
 // record.

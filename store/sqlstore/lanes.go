@@ -47,11 +47,13 @@ func (t *tx) laneIDs(wanted []laneKey) (map[laneKey]int64, error) {
 	if err != nil || len(missing) == 0 {
 		return ids, err
 	}
-	if _, err := t.Exec(`INSERT INTO lanes (project, key, search)
-		SELECT i.project, i.key, i.search FROM $i WHERE 1 = 1
-		ON CONFLICT (project, key) DO NOTHING`, sqldb.Rows(missing, func(k *laneKey) sqldb.Columns {
+	input := sqldb.Rows(missing, func(k *laneKey) sqldb.Columns {
 		return append(laneKeyColumns(k), calc("search", func() string { return store.Fold(k.Key) }))
-	})); err != nil {
+	})
+	_, err = t.Exec(`INSERT INTO lanes (project, key, search)
+		SELECT i.project, i.key, i.search FROM $i WHERE 1 = 1
+		ON CONFLICT (project, key) DO NOTHING`, input)
+	if err != nil {
 		return nil, named("make lanes", err)
 	}
 	if err := t.readNewLanes(missing, ids); err != nil {
@@ -159,9 +161,9 @@ func (t *tx) admitLanes(
 // otherwise a pause at the same time would not see the new lane.
 func (t *tx) readNewLanes(made []laneKey, ids map[laneKey]int64) error {
 	if !t.db.sql.Embedded() {
-		if err := t.Later(
-			`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
-			sqldb.Rows(made, laneKeyColumns)); err != nil {
+		err := t.Later(`SELECT id FROM projects WHERE id IN (SELECT i.project FROM $i) ORDER BY id FOR SHARE`,
+			sqldb.Rows(made, laneKeyColumns))
+		if err != nil {
 			return named("lock projects", err)
 		}
 	}

@@ -225,8 +225,8 @@ func TestPagesScanInWindows(t *testing.T) {
 				t.Errorf("due by %d: %+v, want %+v", now-testNow, got, want)
 			}
 		}
-		if got := must(db.DueNow(ctx, "other", testNow+60)); got !=
-			(store.DueNow{Count: 5, More: true, OldestAt: testNow + 20}) {
+		got := must(db.DueNow(ctx, "other", testNow+60))
+		if got != (store.DueNow{Count: 5, More: true, OldestAt: testNow + 20}) {
 			t.Errorf("due of another project: %+v", got)
 		}
 		for _, object := range []string{"", "o"} {

@@ -256,8 +256,9 @@ func (db *DB) DeletePreset(ctx context.Context, project string, kind store.Prese
 		if !found {
 			return store.ErrNotFound
 		}
-		if _, err := t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`, project,
-			string(kind), name); err != nil {
+		_, err = t.Exec(`DELETE FROM presets WHERE project = $1 AND kind = $2 AND name = $3`,
+			project, string(kind), name)
+		if err != nil {
 			return err
 		}
 		return t.auditChange(project, "preset.delete", presetObject(kind, name), now, by,

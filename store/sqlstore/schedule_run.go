@@ -282,12 +282,13 @@ func (t *tx) runScheduleNow(project, id string, e *acceptEntry, now int64, by st
 		return e.out.Err
 	}
 	made := e.out.Callback.ID
-	if _, err := t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`, now,
-		made, id); err != nil {
+	_, err = t.Exec(`UPDATE schedules SET last_at = $1, last_id = $2, last_error = '' WHERE id = $3`,
+		now, made, id)
+	if err != nil {
 		return named("store its last run", err)
 	}
-	if err := t.writeRuns([]scheduleRun{{id, store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now,
-		Trigger: store.Manual}}}); err != nil {
+	run := store.ScheduleRun{CallbackID: made, DueAt: now, FiredAt: now, Trigger: store.Manual}
+	if err := t.writeRuns([]scheduleRun{{id, run}}); err != nil {
 		return err
 	}
 	ran := auditDiff{

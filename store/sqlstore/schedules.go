@@ -120,8 +120,8 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		}
 		s.Version++
 		s.UpdatedAt = now
-		if _, err := scheduleRowColumns(&scheduleRow{Schedule: s}).Update(t.Tx, "schedules", `id = $1`,
-			id); err != nil {
+		columns := scheduleRowColumns(&scheduleRow{Schedule: s})
+		if _, err := columns.Update(t.Tx, "schedules", `id = $1`, id); err != nil {
 			return s, sqldb.Overtaken("write schedule", err)
 		}
 		changes := diff(scheduleParts, &before, &s)

@@ -104,8 +104,8 @@ func TestQueueWait(t *testing.T) {
 		if _, err := db.Accept(t.Context(), drafts[1:]); err != nil {
 			t.Errorf("accept after that: %v", err)
 		}
-		if _, err := db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID); !errors.Is(err,
-			store.ErrNotFound) {
+		_, err = db.Get(t.Context(), store.DefaultProject, drafts[0].Callback.ID)
+		if !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the refused callback is stored: %v", err)
 		}
 	})
@@ -201,8 +201,8 @@ func TestConnectionsCut(t *testing.T) {
 			t.Errorf("%d %s are counted, %d are stored", counts.States[s], s, states[s])
 		}
 	}
-	if n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total"); err != nil ||
-		n != 1 {
+	n, err := testutil.GatherAndCount(registry, "dispatcher_sql_transaction_retries_total")
+	if err != nil || n != 1 {
 		t.Errorf("retries are not exported: %d, %v", n, err)
 	}
 }
