@@ -1,5 +1,5 @@
-// Package demo shows a newcomer the dispatcher at work: a server, a flaky receiver, thirty payments and a
-// poll, with a judgement of what arrived. It uses ports and a directory of its own and leaves nothing behind.
+// Package demo shows the dispatcher at work: a server, a flaky receiver, thirty payments and a poll. It then
+// checks what arrived. It uses its own ports and directory and removes everything at the end.
 package demo
 
 import (
@@ -24,23 +24,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
-// Command is a newcomer's first look.
+// Command runs the demo.
 type Command struct {
-	Exit bool `help:"End when all callbacks are terminal: with 0 if all ended as foreseen, else with 1."`
+	Exit bool `help:"Exit when all callbacks have finished: with 0 if the results are as expected, else with 1."`
 }
 
 const (
-	// demoPace is the time between two payments, so that a person can watch.
+	// demoPace is the time between two payments, so that a reader can follow.
 	demoPace = 100 * time.Millisecond
-	// demoLimit is how long the demo waits for all callbacks to become terminal.
+	// demoLimit is the maximum time to wait until all callbacks are terminal.
 	demoLimit = 60 * time.Second
-	// demoPoll is how often it looks.
+	// demoPoll is the interval between two looks at the callbacks.
 	demoPoll = 200 * time.Millisecond
-	// demoLane is the one that all payments share: they go to one destination.
+	// demoLane is the lane of all payments: they have the same destination.
 	demoLane = "demo-shop"
 )
 
-// Run shows the dispatcher at work, on ports and in a directory of its own, and judges what happened.
+// Run runs the demo on its own ports and in its own directory, and checks the results.
 func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 	dir, err := os.MkdirTemp("", "dispatcher-demo-")
 	if err != nil {
@@ -67,7 +67,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 		return errors.Join(err, receiver.Close())
 	}
 	d := &demo{c: c, srv: srv, payments: payments, receiver: receiver, live: newLive(c, len(payments))}
-	d.shop = &shop{say: d.live.answered, payments: payments, inside: map[string]int{}}
+	d.shop = &shop{report: d.live.responded, payments: payments, inside: map[string]int{}}
 	flags := remote.Flags{Server: "http://" + srv.Web.Addr().String(), Key: settings.AdminKey,
 		Project: store.DefaultProject}
 	d.cl, err = remote.New(c, flags)
@@ -77,19 +77,20 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) (err error) {
 	return errors.Join(d.run(ctx, cmd.Exit), srv.Close())
 }
 
-// A demo is one run.
+// demo is one run.
 type demo struct {
 	c        *console.Console
 	srv      *app.App
 	cl       *remote.Client
 	shop     *shop
 	receiver net.Listener
-	// payments are the thirty, the poll and its result.
+	// payments are the thirty payments, the poll and the poll's result.
 	payments []payment
 	live     *live
 }
 
-// run starts server and receiver, plays the plan, and leaves the server open unless exit is set.
+// run starts the server and the receiver and plays the demo. Unless exit is set, the server runs until
+// Ctrl-C.
 func (d *demo) run(ctx context.Context, exit bool) error {
 	life, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -111,16 +112,16 @@ func (d *demo) run(ctx context.Context, exit bool) error {
 	end(nil)
 	parts.Wait()
 	if errors.Is(err, context.Canceled) && !exit {
-		// Ctrl-C is how a person ends the demo.
+		// Ctrl-C is the normal end of a demo without --exit.
 		return nil
 	}
 	return err
 }
 
-// play sends the payments, watches them to their end, and judges.
+// play sends the payments, watches them until they are terminal, and checks the results.
 func (d *demo) play(ctx context.Context, exit bool) error {
-	d.introduce()
-	if err := d.learnSecret(ctx); err != nil {
+	d.printIntro()
+	if err := d.fetchSecret(ctx); err != nil {
 		return err
 	}
 	d.live.start()
@@ -132,69 +133,70 @@ func (d *demo) play(ctx context.Context, exit bool) error {
 	if err != nil {
 		return err
 	}
-	asForeseen, err := d.judge(ctx)
+	asExpected, err := d.check(ctx)
 	if err != nil {
 		return err
 	}
 	if exit {
-		if !asForeseen {
+		if !asExpected {
 			return console.ErrPrinted
 		}
 		return nil
 	}
-	d.invite()
+	d.printHints()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// introduce says what is going to happen.
-func (d *demo) introduce() {
+// printIntro prints what is going to happen.
+func (d *demo) printIntro() {
 	tiers := schedule.Tiers(demoTiers)
 	fmt.Fprintf(d.c.Out, `%s
-A dispatcher (SQLite and index in this process) runs at %s.
-Its admin pages are at %s; the key to sign in with is
+A dispatcher with SQLite and an embedded index runs at %s.
+Open the admin UI at %s and sign in with the key
 %s
-A shop's server, which is flaky, runs at http://%s.
-%d payment notifications go out. Each is attempted until it is terminal: after a
-failure at the tiers %s (the default ones are %s).
-Beside them a bank is asked for a refund, every %s, until its answer is final;
-then the shop is told.
+A flaky shop server runs at http://%s.
+%d payment notifications are sent. A failed one is retried after %s
+(the default policy retries after %s).
+A poll asks a bank every %s for a refund until its status is final. Then the
+shop gets the result.
 
 `, d.c.Paint("dispatcher demo", console.Bold), d.cl.Base, d.pages(), d.srv.Settings.AdminKey,
 		d.receiver.Addr(), len(d.payments)-2, tiers, schedule.Payment(), schedule.FormatDuration(pollTier))
 }
 
-// address is where a payment goes.
+// address is the URL of a payment at the receiver.
 func (d *demo) address(p *payment) string {
 	return fmt.Sprintf("http://%s%s", d.receiver.Addr(), p.path)
 }
 
-// learnSecret asks for the secret that signs for the shop, as an operator would who sets a receiver up.
-func (d *demo) learnSecret(ctx context.Context) error {
+// fetchSecret reads the secret that signs for the shop, as an operator of a receiver does.
+func (d *demo) fetchSecret(ctx context.Context) error {
 	var answer struct {
 		Secret string `json:"secret"`
 	}
 	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/secret?lane="+demoLane, nil, &answer); err != nil {
-		return fmt.Errorf("ask for the signing secret: %w", err)
+		return fmt.Errorf("get the signing secret: %w", err)
 	}
 	secret, err := sign.ParseSecret(answer.Secret)
 	if err != nil {
-		return fmt.Errorf("read the signing secret: %w", err)
+		return fmt.Errorf("parse the signing secret: %w", err)
 	}
 	d.shop.secret = secret
 	return nil
 }
 
-// sendAll submits the payments one by one. Those of a pair go out together, so that they meet.
+// sendAll submits the payments one by one. The two of a pair are sent without a pause, so that they compete
+// for their lock key.
 func (d *demo) sendAll(ctx context.Context) error {
 	for i := range d.payments {
 		p := &d.payments[i]
-		if p.scenario.told { // the poll's end makes it
+		if p.scenario.result { // the end of the poll creates it
 			continue
 		}
 		send := d.notify
-		if p.scenario.asked {
-			send = d.ask
+		if p.scenario.poll {
+			send = d.startPoll
 		}
 		cb, err := send(ctx, p)
 		if err != nil {
@@ -213,7 +215,7 @@ func (d *demo) sendAll(ctx context.Context) error {
 	return nil
 }
 
-// notify hands a payment over.
+// notify submits a payment.
 func (d *demo) notify(ctx context.Context, p *payment) (cb client.Callback, err error) {
 	in := map[string]any{
 		"url": d.address(p), "topic": p.topic, "ref": p.order, "lane": demoLane, "success": "body-success",
@@ -236,8 +238,8 @@ func tierTexts(tiers []time.Duration) []string {
 	return texts
 }
 
-// watch looks at the callbacks until all are terminal, or the demo's time is up; what is not terminal then is
-// for the judgement to say.
+// watch looks at the callbacks until all are terminal or demoLimit has passed. Then check reports those that
+// are not terminal.
 func (d *demo) watch(ctx context.Context) error {
 	deadline := time.Now().Add(demoLimit)
 	for time.Now().Before(deadline) {
@@ -253,11 +255,11 @@ func (d *demo) watch(ctx context.Context) error {
 	return nil
 }
 
-// observe shows what has changed since the last look, and counts the callbacks that are terminal.
+// observe prints what changed since the last call, and returns the number of terminal callbacks.
 func (d *demo) observe(ctx context.Context) (terminal int, err error) {
-	byID, err := d.look(ctx)
+	byID, err := d.list(ctx)
 	if err == nil {
-		err = d.learnResult(ctx, byID)
+		err = d.findResult(ctx, byID)
 	}
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -278,11 +280,11 @@ func (d *demo) observe(ctx context.Context) (terminal int, err error) {
 	return terminal, nil
 }
 
-// look reads all callbacks, by id.
-func (d *demo) look(ctx context.Context) (map[string]client.Callback, error) {
+// list returns all callbacks by id.
+func (d *demo) list(ctx context.Context) (map[string]client.Callback, error) {
 	var page client.Page[client.Callback]
 	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/callbacks?limit=500", nil, &page); err != nil {
-		return nil, fmt.Errorf("look at the callbacks: %w", err)
+		return nil, fmt.Errorf("list the callbacks: %w", err)
 	}
 	byID := make(map[string]client.Callback, len(page.Data))
 	for _, cb := range page.Data {
@@ -291,14 +293,14 @@ func (d *demo) look(ctx context.Context) (map[string]client.Callback, error) {
 	return byID, nil
 }
 
-// invite says what can be tried while the server is open.
-func (d *demo) invite() {
+// printHints prints what the user can try while the server runs.
+func (d *demo) printHints() {
 	fmt.Fprintf(d.c.Out, `
-The dispatcher stays open. Its admin pages are at
+The dispatcher keeps running. Open the admin UI at
 
   %s
 
-and the key to sign in with is %s. In another terminal:
+and sign in with the key %s. In another terminal, try:
 
   export DISPATCHER_SERVER=%s DISPATCHER_KEY=%s
   dispatcher callback list --state dead
@@ -307,27 +309,30 @@ and the key to sign in with is %s. In another terminal:
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
 Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
-`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.asked().id,
+`, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.poll().id,
 		d.srv.Web.OpsAddr())
 }
 
-// pages is where the admin pages are.
+// pages is the URL of the admin UI.
 func (d *demo) pages() string { return d.cl.Base + ui.Root + "/" }
 
-// dead is the payment that the plan lets die: the one worth looking at. asked and told are the poll and its
-// result.
+// dead is the payment whose attempts are all meant to fail.
 func (d *demo) dead() *payment {
 	return first(d.payments, func(p *payment) bool { return p.scenario.state == "dead" })
 }
-func (d *demo) asked() *payment {
-	return first(d.payments, func(p *payment) bool { return p.scenario.asked })
-}
-func (d *demo) told() *payment {
-	return first(d.payments, func(p *payment) bool { return p.scenario.told })
+
+// poll is the poll of the bank.
+func (d *demo) poll() *payment {
+	return first(d.payments, func(p *payment) bool { return p.scenario.poll })
 }
 
-// first returns the first payment of a kind; nil: there is none. It copies none, because others write to
-// them.
+// result is the callback with the poll's result.
+func (d *demo) result() *payment {
+	return first(d.payments, func(p *payment) bool { return p.scenario.result })
+}
+
+// first returns the first payment of a kind, or nil. It returns a pointer, because other goroutines write to
+// payments.
 func first(payments []payment, is func(*payment) bool) *payment {
 	for i := range payments {
 		if p := &payments[i]; is(p) {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// live shows the demo as it goes: one line for everything that happens, and on a terminal a bar below them
-// that counts the terminal callbacks. Its methods may be called from any goroutine.
+// live prints the progress of the demo: one line per event and, on a terminal, a bar that counts the terminal
+// callbacks. Its methods can be called from any goroutine.
 type live struct {
 	c *console.Console
 
@@ -31,11 +31,11 @@ func newLive(c *console.Console, total int) *live {
 	l.bar.SetMessageLength(20)
 	l.bar.Style().Visibility.ETA = false
 	l.bar.Style().Visibility.Percentage = false
-	l.tracker = &console.Tracker{Message: "terminal callbacks", Total: int64(total)}
+	l.tracker = &console.Tracker{Message: "finished callbacks", Total: int64(total)}
 	return l
 }
 
-// start begins the live part.
+// start starts the clock and the bar.
 func (l *live) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func (l *live) start() {
 	l.bar.Begin()
 }
 
-// stop ends the live part; later events are not shown.
+// stop ends the bar.
 func (l *live) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,8 @@ func (l *live) stop() {
 	l.bar = nil
 }
 
-// say shows one line; the lock is held.
-func (l *live) say(format string, args ...any) {
+// print prints one line. The caller holds mu.
+func (l *live) print(format string, args ...any) {
 	line := fmt.Sprintf("%6.2fs  ", time.Since(l.began).Seconds()) + fmt.Sprintf(format, args...)
 	if l.bar != nil {
 		l.bar.Log("%s", line)
@@ -65,38 +65,38 @@ func (l *live) say(format string, args ...any) {
 	fmt.Fprintln(l.c.Out, line)
 }
 
-// accepted shows that a payment was handed over.
+// accepted prints that a payment was accepted.
 func (l *live) accepted(p *payment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	what := "accepted"
-	if p.scenario.asked {
-		what += " as a poll: the bank is asked until its answer is final"
+	if p.scenario.poll {
+		what += " as a poll: the bank is asked until the status is final"
 	}
-	l.say("%-30s %s", p.name(), what)
+	l.print("%-30s %s", p.name(), what)
 }
 
-// answered shows what the shop answered.
-func (l *live) answered(p *payment, attempt int, r reply) {
+// responded prints a response of the shop.
+func (l *live) responded(p *payment, attempt int, r reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	colour := console.Green
 	if !strings.Contains(strings.ToLower(r.body), "success") {
 		colour = console.Yellow
 	}
-	l.say("%-30s attempt %d  %s", p.name(), attempt,
+	l.print("%-30s attempt %d  %s", p.name(), attempt,
 		l.c.Paint(fmt.Sprintf("%d %s", r.status, r.body), colour))
 }
 
-// observed shows what has changed on a callback since it was last seen.
+// observed prints what changed on a callback since the last call.
 func (l *live) observed(p *payment, cb *client.Callback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := p.seen
 	p.seen = *cb
 	if cb.DivertCount > before.DivertCount {
-		l.say("%-30s %s", p.name(), l.c.Paint("was diverted: its order was locked; no attempt was charged",
-			console.Cyan))
+		l.print("%-30s %s", p.name(),
+			l.c.Paint("postponed: its order is locked; no attempt was counted", console.Cyan))
 	}
 	if cb.FinishedAt.IsZero() || !before.FinishedAt.IsZero() {
 		return
@@ -105,7 +105,7 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 		l.tracker.Increment(1)
 	}
 	if cb.State != "succeeded" || cb.AttemptCount > 1 {
-		l.say("%-30s %s after %d attempts", p.name(),
+		l.print("%-30s %s after %d attempts", p.name(),
 			l.c.Paint(remote.StateOf(cb), console.StateColour(cb.State)), cb.AttemptCount)
 	}
 }

@@ -10,36 +10,37 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// The demo's plan: thirty payment notifications and a poll with its result, what the receiver answers to
-// each, and how each must end. Everything here is foreseen, so that the demo can judge itself.
+// This file is the plan of the demo: thirty payment notifications and a poll with its result, the responses
+// of the receiver, and the expected end of each callback.
 
 // demoTiers are the waits of the payment policy, shortened to seconds.
 var demoTiers = []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}
 
-// A reply is one answer of the demo's receiver.
+// reply is one response of the demo's receiver.
 type reply struct {
 	status int
 	body   string
-	// delay before the answer.
+	// delay is the time before the response.
 	delay time.Duration
 }
 
-// A scenario is a kind of payment: how the receiver treats it, and how it must end.
+// scenario is a kind of payment: the receiver's responses and the expected end.
 type scenario struct {
 	name string
-	// replies come one after the other; the last one repeats.
+	// replies are sent one after the other; the last one repeats.
 	replies []reply
-	// state, reason and attempts are how each callback must end.
+	// state, reason and attempts are the expected end of each callback.
 	state    client.State
 	reason   client.TerminalReason
 	attempts int
 	// tiers are the waits between attempts.
 	tiers []time.Duration
-	// locked ones come in pairs that share a lock key: at least one of a pair must be diverted, and they must
-	// never be at the receiver at once.
+	// locked payments come in pairs that share a lock key. The receiver must never get both at once, and at
+	// least one callback of all pairs must be diverted.
 	locked bool
-	// asked ones are polls, which go to the bank; told ones their results, which nobody hands over.
-	asked, told bool
+	// poll: the payment is the poll of the bank. result: it is the callback with the poll's result, which the
+	// dispatcher creates.
+	poll, result bool
 }
 
 // Names of the scenarios.
@@ -48,13 +49,13 @@ const (
 	failsOnce    = "answers 500, then success"
 	failsTwice   = "answers 500 twice, then success"
 	wrongAnswer  = "answers 200 with FAIL, then success"
-	lockConflict = "gets two callbacks for one order at once"
-	neverAnswers = "answers 500 to everything"
-	askedOften   = "(the bank) is asked for a refund until it is final"
-	toldOnce     = "is told of that refund's end"
+	lockConflict = "gets two callbacks for one order at the same time"
+	neverAnswers = "always answers 500"
+	polledOften  = "(bank) is polled until the refund is final"
+	getsResult   = "gets the result of the refund"
 )
 
-// scenarios lists the kinds of payment in the order of the final table.
+// scenarios returns the kinds of payment in the order of the final table.
 func scenarios() []scenario {
 	success := reply{status: http.StatusOK, body: "success"}
 	broken := reply{status: http.StatusInternalServerError, body: "database is down"}
@@ -69,40 +70,41 @@ func scenarios() []scenario {
 			state: "succeeded", attempts: 1, locked: true},
 		{name: neverAnswers, replies: []reply{broken}, state: "dead", reason: "exhausted",
 			attempts: len(demoTiers) + 1},
-		askedScenario(),
-		{name: toldOnce, replies: []reply{success}, state: "succeeded", attempts: 1, told: true},
+		pollScenario(),
+		{name: getsResult, replies: []reply{success}, state: "succeeded", attempts: 1, result: true},
 	}
 	for i := range list {
-		if !list[i].asked {
+		if !list[i].poll {
 			list[i].tiers = demoTiers
 		}
 	}
 	return list
 }
 
-// A payment is one notification of the demo.
+// payment is one notification of the demo.
 type payment struct {
 	order    string
 	topic    string
 	scenario scenario
 	lockKey  string
 	body     []byte
-	// path is where it goes at the receiver.
+	// path is its path at the receiver.
 	path string
 
-	// id is its callback's, once it is accepted; seen is the callback as it was last looked at.
+	// id is its callback's id, empty until it is accepted. seen is the last known state of the callback.
 	id   string
 	seen client.Callback
-	// attempts are what the server has on record of it at the end.
+	// attempts are its attempts in the server's records, read at the end.
 	attempts []client.Attempt
-	// The receiver's ledger, which its lock guards: when each request came, and what the last one brought.
+	// The receiver's records, guarded by its lock: the times of the requests, and the last webhook-id and
+	// body.
 	visits    []time.Time
 	webhookID string
 	got       []byte
 }
 
-// demoOrder says which kind the payments are, in the order in which they are sent. The one that dies comes
-// early: it takes longest. The pairs stand side by side.
+// demoOrder returns the kinds of the payments in the order of sending. The dead one is early, because it
+// takes longest. The two of a pair are neighbours.
 func demoOrder() []string {
 	order := []string{paidAtOnce, failsOnce, neverAnswers, lockConflict, lockConflict, failsTwice,
 		wrongAnswer, paidAtOnce, failsOnce, lockConflict, lockConflict}
@@ -119,7 +121,7 @@ func demoOrder() []string {
 	return order
 }
 
-// demoPayments returns the thirty payments. The day stands in the order numbers, as it does in real ones.
+// demoPayments returns the thirty payments. Their order numbers contain the day, like real ones.
 func demoPayments(day time.Time) ([]payment, error) {
 	kinds := scenarios()
 	var list []payment
@@ -132,7 +134,7 @@ func demoPayments(day time.Time) ([]payment, error) {
 			if pair == "" {
 				pair = p.order
 			} else {
-				// The second one of a pair is about the first one's order.
+				// The second one of a pair has the order number of the first.
 				p.order, p.topic, pair = pair, "payment.settled", ""
 			}
 			p.lockKey = p.order
@@ -154,7 +156,7 @@ func orderNumber(of string, day time.Time, n int) string {
 	return fmt.Sprintf("%s-%s-%04d", of, day.Format("20060102"), n)
 }
 
-// name is how the live lines call a payment.
+// name is the name of a payment in the live output.
 func (p *payment) name() string {
 	switch p.topic {
 	case "payment.settled":

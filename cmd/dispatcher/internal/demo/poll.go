@@ -14,40 +14,40 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The demo's poll: a bank, which is the receiver's other face, is asked what has become of a refund until
-// that is final, and the shop is told of its end, once.
+// This file is the demo's poll. It asks a bank, which is a path of the receiver, for a refund until the
+// status is final. Then the shop gets the result once.
 
 const (
-	// refundResult is the topic of the callback that tells the shop.
+	// refundResult is the topic of the result callback.
 	refundResult = "refund.result"
-	// pollTier is the one wait between two questions, which repeats.
+	// pollTier is the wait between two polls; it repeats.
 	pollTier = time.Second
-	// pollLimit is the poll's deadline, far beyond what it takes.
+	// pollLimit is the poll's deadline. The poll takes much less.
 	pollLimit = time.Minute
-	// refundDone is what the bank says when it is.
+	// refundDone is the final status at the bank.
 	refundDone = "SUCCESS"
 )
 
-// askedScenario is what the bank answers: that it works on it, twice, and then that it is done.
-func askedScenario() scenario {
+// pollScenario has the responses of the bank: twice pending, then done.
+func pollScenario() scenario {
 	pending := reply{status: http.StatusOK, body: `{"status": "PROCESSING"}`}
 	return scenario{
-		name: askedOften, replies: []reply{pending, pending,
+		name: polledOften, replies: []reply{pending, pending,
 			{status: http.StatusOK, body: `{"status": "` + refundDone + `"}`}},
 		state: "succeeded", reason: "success", attempts: 3,
-		tiers: slices.Repeat([]time.Duration{pollTier}, 2), asked: true,
+		tiers: slices.Repeat([]time.Duration{pollTier}, 2), poll: true,
 	}
 }
 
-// demoRefund returns the poll and its result as the rest of the demo knows payments.
+// demoRefund returns the poll and its result as payments of the demo.
 func demoRefund(day time.Time) []payment {
 	refund := orderNumber("refund", day, 1)
 	var list []payment
 	for _, s := range scenarios() {
 		switch {
-		case s.asked:
+		case s.poll:
 			list = append(list, payment{order: refund, topic: "refund", scenario: s, path: "/bank/" + refund})
-		case s.told:
+		case s.result:
 			list = append(list, payment{order: refund, topic: refundResult, scenario: s,
 				path: "/notify/" + refund})
 		}
@@ -55,15 +55,15 @@ func demoRefund(day time.Time) []payment {
 	return list
 }
 
-// refundContext is what the shop wants to see again in the result.
+// refundContext is the poll's context, which the result must contain.
 func refundContext(p *payment) json.RawMessage {
 	return json.RawMessage(`{"order":"` + p.order + `","channel":"alipay"}`)
 }
 
-// ask hands the poll over. Its result goes to the shop, in the lane of the payments, so that the same secret
-// signs.
-func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
-	told := d.told()
+// startPoll submits the poll. Its result goes to the shop in the lane of the payments, so that the same
+// secret signs it.
+func (d *demo) startPoll(ctx context.Context, p *payment) (client.Callback, error) {
+	result := d.result()
 	in := map[string]any{
 		"ref": p.order, "lane": "demo-bank", "labels": map[string]string{"scenario": p.scenario.name},
 		"request": map[string]any{"url": d.address(p), "signer": "none"},
@@ -73,9 +73,9 @@ func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 			map[string]any{"pointer": "/status", "in": []string{refundDone}}}},
 		"context": refundContext(p),
 		"on_result": map[string]any{
-			"url": d.address(told), "topic": told.topic, "lane": demoLane, "success": "body-success",
+			"url": d.address(result), "topic": result.topic, "lane": demoLane, "success": "body-success",
 			"policy": map[string]any{"tiers": tierTexts(demoTiers), "timeout": "5s"},
-			"labels": map[string]string{"scenario": told.scenario.name},
+			"labels": map[string]string{"scenario": result.scenario.name},
 		},
 	}
 	var cb client.Callback
@@ -83,10 +83,10 @@ func (d *demo) ask(ctx context.Context, p *payment) (client.Callback, error) {
 	return cb, err
 }
 
-// learnResult asks which callback tells the result, once the poll has ended.
-func (d *demo) learnResult(ctx context.Context, byID map[string]client.Callback) error {
-	id := d.asked().id
-	if d.told().id != "" || byID[id].FinishedAt.IsZero() {
+// findResult finds the id of the result callback once the poll has ended.
+func (d *demo) findResult(ctx context.Context, byID map[string]client.Callback) error {
+	id := d.poll().id
+	if d.result().id != "" || byID[id].FinishedAt.IsZero() {
 		return nil
 	}
 	var p struct {
@@ -95,36 +95,36 @@ func (d *demo) learnResult(ctx context.Context, byID map[string]client.Callback)
 		} `json:"poll"`
 	}
 	if _, err := d.cl.Call(ctx, http.MethodGet, "/v1/polls/"+url.PathEscape(id), nil, &p); err != nil {
-		return fmt.Errorf("look at the poll: %w", err)
+		return fmt.Errorf("get the poll: %w", err)
 	}
-	d.told().id = p.Poll.ResultCallbackID
+	d.result().id = p.Poll.ResultCallbackID
 	return nil
 }
 
-// resultProblems says what is wrong with what the shop was told of the poll's end.
+// resultProblems returns what is wrong in the result that the shop got.
 func (d *demo) resultProblems() []string {
-	asked, told := d.asked(), d.told()
+	poll, result := d.poll(), d.result()
 	var list []string
 	wrong := func(format string, args ...any) {
-		list = append(list, told.name()+": "+fmt.Sprintf(format, args...))
+		list = append(list, result.name()+": "+fmt.Sprintf(format, args...))
 	}
 	var r store.PollResult
-	if err := json.Unmarshal(told.got, &r); err != nil {
-		wrong("the shop was told %q, which is no result of a poll", told.got)
+	if err := json.Unmarshal(result.got, &r); err != nil {
+		wrong("the shop got %q, which is not a poll result", result.got)
 		return list
 	}
-	if r.PollID != asked.id || r.Ref != asked.order {
-		wrong("tells of %s and %s, not of %s and %s", r.PollID, r.Ref, asked.id, asked.order)
+	if r.PollID != poll.id || r.Ref != poll.order {
+		wrong("is for %s and %s, not for %s and %s", r.PollID, r.Ref, poll.id, poll.order)
 	}
-	if r.Outcome != store.PollSuccess || r.Polls != asked.scenario.attempts {
-		wrong("tells of %q after %d questions, not of %q after %d", r.Outcome, r.Polls, store.PollSuccess,
-			asked.scenario.attempts)
+	if r.Outcome != store.PollSuccess || r.Polls != poll.scenario.attempts {
+		wrong("has the outcome %q after %d polls, not %q after %d",
+			r.Outcome, r.Polls, store.PollSuccess, poll.scenario.attempts)
 	}
-	if context := refundContext(asked); !bytes.Equal(r.Context, context) {
+	if context := refundContext(poll); !bytes.Equal(r.Context, context) {
 		wrong("has the context %s, not %s", r.Context, context)
 	}
-	if last := asked.scenario.replies[asked.scenario.attempts-1]; r.Last == nil || r.Last.Body != last.body {
-		wrong("does not have the bank's last answer, %s", last.body)
+	if last := poll.scenario.replies[poll.scenario.attempts-1]; r.Last == nil || r.Last.Body != last.body {
+		wrong("does not have the bank's last response, %s", last.body)
 	}
 	return list
 }

@@ -13,27 +13,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
-// A shop is the demo's receiver: it answers each payment as the plan says, and keeps a ledger that the demo's
-// judgement rests on. It identifies payments by the path that they are sent to. Under a path of its own it is
-// the bank, which is asked.
+// shop is the demo's receiver. It responds to each payment according to the plan, and records the requests
+// for the final check. The path of a request identifies the payment. One path is the bank of the poll.
 type shop struct {
-	// secret verifies signatures; it is set before anything is sent.
+	// secret verifies signatures. It is set before the first request.
 	secret []byte
-	// say is told of every answer.
-	say func(p *payment, attempt int, r reply)
+	// report is called with every response.
+	report func(p *payment, attempt int, r reply)
 
 	mu       sync.Mutex
 	payments []payment
-	// inside counts, by lock key, the requests that are being answered.
+	// inside counts, by lock key, the requests that are being processed.
 	inside map[string]int
-	// overlaps counts requests that came while another one with their lock key was being answered.
+	// overlaps counts requests that came while another one with the same lock key was being processed.
 	overlaps int
-	// forged counts requests whose signature is wrong, changed those whose body is not what was handed over,
-	// mixed those that came with another webhook-id than before.
+	// forged counts requests with a wrong signature, changed those with another body than submitted, and
+	// mixed those with another webhook-id than before.
 	forged, changed, mixed int
 }
 
-// ServeHTTP answers as the plan says.
+// ServeHTTP responds according to the plan.
 func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, listen.MaxReceived))
 	if err != nil {
@@ -48,18 +47,18 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer s.leave(p)
 	r := p.scenario.replies[min(attempt, len(p.scenario.replies))-1]
 	console.Pause(req.Context(), r.delay)
-	s.say(p, attempt, r)
+	s.report(p, attempt, r)
 	kind := "text/plain; charset=utf-8"
-	if p.scenario.asked {
+	if p.scenario.poll {
 		kind = "application/json"
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(r.status)
-	// A sender that has gone away sees nothing of it; the ledger has the visit either way.
+	// The sender may be gone; the request is recorded anyway.
 	_, _ = io.WriteString(w, r.body)
 }
 
-// enter writes a request into the ledger and says which one of its payment it is.
+// enter records a request. It returns its payment, nil if unknown, and the number of the request, from 1.
 func (s *shop) enter(req *http.Request, body []byte) (*payment, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,12 +72,12 @@ func (s *shop) enter(req *http.Request, body []byte) (*payment, int) {
 		s.mixed++
 	}
 	p.webhookID, p.got = id, body
-	// Banks want signatures of their own: the poll has none.
-	if !p.scenario.asked && sign.Verify("", []sign.Secret{{Key: s.secret}}, req.Header, nil, body, 0) != nil {
+	// The poll is not signed: banks have their own signatures.
+	if !p.scenario.poll && sign.Verify("", []sign.Secret{{Key: s.secret}}, req.Header, nil, body, 0) != nil {
 		s.forged++
 	}
-	// What the result says is known when it is there.
-	if !p.scenario.told && !bytes.Equal(body, p.body) {
+	// The body of the result is not known in advance; resultProblems checks it.
+	if !p.scenario.result && !bytes.Equal(body, p.body) {
 		s.changed++
 	}
 	if key := p.lockKey; key != "" {
@@ -98,15 +97,15 @@ func (s *shop) leave(p *payment) {
 	}
 }
 
-// problems says what the shop's ledger has against the dispatcher; the lock is held.
+// problems returns what is wrong in the shop's records. The caller holds mu.
 func (s *shop) problems() (list []string) {
 	for _, p := range []struct {
 		count int
 		what  string
 	}{
-		{s.overlaps, "requests came while another one with the same lock key was being answered"},
+		{s.overlaps, "requests came while another one with the same lock key was being processed"},
 		{s.forged, "requests had a wrong signature"},
-		{s.changed, "requests had other bytes than were handed over"},
+		{s.changed, "requests had another body than submitted"},
 		{s.mixed, "requests had another webhook-id than the attempt before"},
 	} {
 		if p.count > 0 {

@@ -1,5 +1,5 @@
-// Package doctor checks what a server with the same settings would need: SQL, Redis, clocks, keys, egress,
-// disk and limits. It changes nothing, and every question that it asks has a time limit.
+// Package doctor checks everything that a server with the same settings needs: SQL, Redis, clocks, keys,
+// egress, disk and limits. It changes nothing, and each query has a timeout.
 package doctor
 
 import (
@@ -17,31 +17,31 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// doctorPatience bounds every question that doctor asks of others: a database that hangs is an error in the
-// table, not a doctor that hangs.
-const doctorPatience = 5 * time.Second
+// queryTimeout limits each query to another server, so that a database that hangs becomes an error in the
+// table.
+const queryTimeout = 5 * time.Second
 
-// Command looks at everything that a server with the same settings would need, and changes nothing.
+// Command checks everything that a server with the same settings needs, and changes nothing.
 type Command struct {
 	config.Flags
-	JSON bool `help:"Print JSON for machines."`
+	JSON bool `help:"Print JSON."`
 }
 
-// Help is what doctor --help says below the flags' summary.
+// Help is the text below the summary of doctor --help.
 func (*Command) Help() string {
-	return "Takes the settings that serve takes, and may run beside a server. It changes nothing; in the " +
-		"data directory it writes one small file and " +
-		"removes it again. The exit code is 1 if anything is an error; warnings leave it 0."
+	return "Takes the settings of serve, and can run while a server runs. It changes nothing; in the data " +
+		"directory it writes a small file and removes it. " +
+		"The exit code is 1 if there is an error; it is 0 with warnings only."
 }
 
-// The statuses of a diagnosis.
+// Statuses of a diagnosis.
 const (
 	statusOK      = "ok"
 	statusWarning = "warning"
 	statusError   = "error"
 )
 
-// A diagnosis is one line of what doctor found. Cure is empty where nothing needs one.
+// diagnosis is one line of the output. Cure says what to do; it is empty if nothing is wrong.
 type diagnosis struct {
 	Check  string `json:"check"`
 	Status string `json:"status"`
@@ -61,14 +61,14 @@ func fails(cure, format string, args ...any) diagnosis {
 	return diagnosis{Status: statusError, Found: fmt.Sprintf(format, args...), Cure: cure}
 }
 
-// Run examines, shows the diagnoses, and ends with 1 if one of them is an error.
+// Run prints the diagnoses. The exit code is 1 if one of them is an error.
 func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	l, err := config.Load(c, &cmd.Flags)
 	if err != nil {
 		return err
 	}
 	app.AdoptLibraries(app.NewLogger(c, &config.Settings{LogLevel: "error"}))
-	d := &doctor{s: &l.Settings, lookup: net.DefaultResolver.LookupHost, patience: doctorPatience}
+	d := &doctor{s: &l.Settings, lookup: net.DefaultResolver.LookupHost, timeout: queryTimeout}
 	diagnoses := d.examine(ctx)
 	for i := range diagnoses {
 		f := &diagnoses[i]
@@ -89,9 +89,9 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 			return fmt.Errorf("write the diagnoses: %w", err)
 		}
 	} else {
-		showDiagnoses(c, diagnoses)
-		fmt.Fprintf(c.Out, "\n%d ok, %d to be warned of, %d in error\n", counts[statusOK],
-			counts[statusWarning], counts[statusError])
+		printDiagnoses(c, diagnoses)
+		fmt.Fprintf(c.Out, "\n%d ok, %d warnings, %d errors\n",
+			counts[statusOK], counts[statusWarning], counts[statusError])
 	}
 	if counts[statusError] > 0 {
 		return console.ErrPrinted
@@ -99,8 +99,8 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	return nil
 }
 
-func showDiagnoses(c *console.Console, diagnoses []diagnosis) {
-	t := c.NewTable("check", "status", "found", "cure")
+func printDiagnoses(c *console.Console, diagnoses []diagnosis) {
+	t := c.NewTable("check", "status", "found", "what to do")
 	t.Wrap(3, 46)
 	t.Wrap(4, 50)
 	colours := map[string]console.Colour{statusOK: console.Green, statusWarning: console.Yellow,
@@ -111,79 +111,78 @@ func showDiagnoses(c *console.Console, diagnoses []diagnosis) {
 	t.Render()
 }
 
-// A doctor asks once and judges then: what was found is gathered first, by everybody's own deadline, and the
-// diagnoses follow from it alone.
+// doctor first gathers the facts, each query within the timeout. The checks then depend only on the facts.
 type doctor struct {
 	s *config.Settings
 	// lookup resolves a host name.
-	lookup   func(ctx context.Context, host string) ([]string, error)
-	patience time.Duration
+	lookup  func(ctx context.Context, host string) ([]string, error)
+	timeout time.Duration // of each query
 }
 
-// facts are what the settings name, and what was found there.
+// facts are the settings and what the queries found.
 type facts struct {
 	*config.Settings
 	sql   sqlFacts
 	index redisFacts
-	// names is why no name server answers, if none does.
-	names error
+	// dns is why no name server responds; nil: one does.
+	dns error
 }
 
-// checks judge the facts, in the order in which they are shown. One that does not apply says nothing.
+// checks are all checks, in the order of the output. A check that does not apply returns the zero diagnosis.
 var checks = []struct {
-	name  string
-	judge func(*facts) diagnosis
+	name string
+	run  func(*facts) diagnosis
 }{
-	{"database", judgeDatabase},
-	{"durability", judgeDurability},
-	{"database writes", judgeWrites},
-	{"connections", judgeConns},
-	{"integrity", judgeIntegrity},
-	{"migrations", judgeMigrations},
-	{"redis", judgeRedis},
-	{"redis memory", ofServers(judgeRedisMemory)},
-	{"redis persistence", ofServers(judgeRedisPersistence)},
-	{"redis cluster", judgeRedisCluster},
-	{"index", judgeIndex},
-	{"clocks", judgeClocks},
-	{"admin key", judgeAdminKey},
-	{"master key", judgeMasterKey},
-	{"egress", judgeEgress},
-	{"dns", judgeNames},
-	{"data directory", judgeDataDir},
-	{"disk", func(f *facts) diagnosis { return judgeDisk(f, filepath.Clean(f.DataDir)) }},
-	{"disk", judgeDatabaseDisk},
-	{"open files", judgeFiles},
-	{"time-outs", judgeTimes},
+	{"database", checkDatabase},
+	{"durability", checkDurability},
+	{"database writes", checkWrites},
+	{"connections", checkConns},
+	{"integrity", checkIntegrity},
+	{"migrations", checkMigrations},
+	{"redis", checkRedis},
+	{"redis memory", ofServers(checkRedisMemory)},
+	{"redis persistence", ofServers(checkRedisPersistence)},
+	{"redis cluster", checkRedisCluster},
+	{"index", checkIndex},
+	{"clocks", checkClocks},
+	{"admin key", checkAdminKey},
+	{"master key", checkMasterKey},
+	{"egress", checkEgress},
+	{"dns", checkDNS},
+	{"data directory", checkDataDir},
+	{"disk", func(f *facts) diagnosis { return checkDisk(f, filepath.Clean(f.DataDir)) }},
+	{"disk", checkDatabaseDisk},
+	{"open files", checkFiles},
+	{"time-outs", checkTimes},
 }
 
-// examine asks everything at once, each within the patience, and judges what was found.
+// examine runs all queries at once, then the checks.
 func (d *doctor) examine(ctx context.Context) []diagnosis {
 	f := &facts{Settings: d.s}
 	var all sync.WaitGroup
 	all.Go(func() {
-		f.sql = within(ctx, d.patience, func(ctx context.Context) sqlFacts {
+		f.sql = within(ctx, d.timeout, func(ctx context.Context) sqlFacts {
 			return readSQL(ctx, d.s)
 		}, func(err error) sqlFacts { return sqlFacts{err: err} })
 	})
 	all.Go(func() {
-		f.index = within(ctx, d.patience, func(ctx context.Context) redisFacts {
+		f.index = within(ctx, d.timeout, func(ctx context.Context) redisFacts {
 			return readRedis(ctx, d.s)
 		}, func(err error) redisFacts { return redisFacts{err: err} })
 	})
 	all.Go(func() {
-		f.names = within(ctx, d.patience, d.askNames, func(error) error {
-			return errors.New("did not answer in time")
+		f.dns = within(ctx, d.timeout, d.askDNS, func(error) error {
+			return errors.New("no response in time")
 		})
 	})
 	all.Wait()
-	return f.judged()
+	return f.diagnoses()
 }
 
-// judged are the diagnoses.
-func (f *facts) judged() (list []diagnosis) {
+// diagnoses runs the checks.
+func (f *facts) diagnoses() (list []diagnosis) {
 	for _, check := range checks {
-		if d := check.judge(f); d.Status != "" {
+		if d := check.run(f); d.Status != "" {
 			d.Check = check.name
 			list = append(list, d)
 		}
@@ -191,19 +190,20 @@ func (f *facts) judged() (list []diagnosis) {
 	return list
 }
 
-// within runs f and returns what it returns; where f does not keep to its context, what late makes of that.
-func within[T any](ctx context.Context, patience time.Duration, f func(context.Context) T,
+// within runs f with a timeout and returns its result. If f ignores its context, within returns the result of
+// late soon after the timeout.
+func within[T any](ctx context.Context, timeout time.Duration, f func(context.Context) T,
 	late func(error) T) T {
-	inner, cancel := context.WithTimeout(ctx, patience)
+	inner, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	done := make(chan T, 1)
 	go func() { done <- f(inner) }()
-	timer := time.NewTimer(patience + patience/10)
+	timer := time.NewTimer(timeout + timeout/10)
 	defer timer.Stop()
 	select {
 	case t := <-done:
 		return t
 	case <-timer.C:
-		return late(fmt.Errorf("no answer within %s", patience))
+		return late(fmt.Errorf("no response within %s", timeout))
 	}
 }

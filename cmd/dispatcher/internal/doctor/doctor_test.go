@@ -29,7 +29,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
 	var c struct {
 		Doctor Command `cmd:""`
@@ -40,20 +40,20 @@ var program = cmdtest.Program(func() any {
 
 func TestMain(m *testing.M) { program.RunTests(m) }
 
-// notFound is a name server's answer that there is no such name.
+// notFound is a name server that knows no name.
 func notFound(context.Context, string) ([]string, error) {
-	return nil, &net.DNSError{Err: "no such host", Name: askedName, IsNotFound: true}
+	return nil, &net.DNSError{Err: "no such host", Name: probeName, IsNotFound: true}
 }
 
-// examine lets a doctor look at a server's settings, with a name server that works.
+// examine runs doctor with a working name server.
 func examine(t *testing.T, args ...string) []diagnosis {
 	t.Helper()
 	s := apptest.Settings(t, args...)
-	d := &doctor{s: s, lookup: notFound, patience: doctorPatience}
+	d := &doctor{s: s, lookup: notFound, timeout: queryTimeout}
 	return d.examine(t.Context())
 }
 
-// want holds one check against what it must be, and returns it.
+// want fails the test unless a check has the status and its texts contain the words.
 func want(t *testing.T, list []diagnosis, check, status string, words ...string) {
 	t.Helper()
 	i := slices.IndexFunc(list, func(d diagnosis) bool { return d.Check == check })
@@ -66,16 +66,16 @@ func want(t *testing.T, list []diagnosis, check, status string, words ...string)
 		t.Errorf("%s: %+v, want %s", check, d, status)
 	}
 	if (d.Status == statusOK) != (d.Cure == "") {
-		t.Errorf("%s: a cure goes with what is wrong, and only with that: %+v", check, d)
+		t.Errorf("%s: there must be a cure if and only if something is wrong: %+v", check, d)
 	}
 	for _, word := range words {
 		if !strings.Contains(d.Found+" "+d.Cure, word) {
-			t.Errorf("%s does not say %q: %+v", check, word, d)
+			t.Errorf("%s does not contain %q: %+v", check, word, d)
 		}
 	}
 }
 
-// snapshot is every file below a directory with its bytes, but for what SQLite's readers share.
+// snapshot returns the content of every file below a directory, except the -shm files of SQLite's readers.
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -93,7 +93,7 @@ func snapshot(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// makeSecrets has a server store two secrets, of a lane and of an endpoint.
+// makeSecrets makes a server store the secrets of a lane and of an endpoint.
 func makeSecrets(t *testing.T, r *apptest.Running) {
 	t.Helper()
 	r.Call(t, "GET", "/v1/secret?lane=x", nil, nil)
@@ -106,12 +106,12 @@ func TestDoctorOnSQLite(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	args := []string{"--data-dir=" + data}
 	first := examine(t, args...)
-	want(t, first, "database", statusWarning, "is not there", "first start")
-	want(t, first, "data directory", statusWarning, "is not there")
-	want(t, first, "admin key", statusOK, "serve makes one")
+	want(t, first, "database", statusWarning, "does not exist", "first start")
+	want(t, first, "data directory", statusWarning, "does not exist")
+	want(t, first, "admin key", statusOK, "serve generates one")
 	want(t, first, "master key", statusOK, "first start")
 	if len(snapshot(t, dir)) != 0 {
-		t.Errorf("it made %v", snapshot(t, dir))
+		t.Errorf("doctor created files: %v", snapshot(t, dir))
 	}
 
 	r := apptest.Start(t, apptest.Settings(t, "--data-dir="+data))
@@ -125,7 +125,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 			"admin key", "dns", "data directory", "time-outs"} {
 			want(t, list, check, statusOK)
 		}
-		want(t, list, "master key", statusOK, "decrypts what is stored")
+		want(t, list, "master key", statusOK, "decrypts all stored secrets")
 	}
 	if !maps.Equal(before, snapshot(t, dir)) {
 		t.Error("a file was changed")
@@ -142,7 +142,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	want(t, examine(t, args...), "admin key", statusWarning, "chmod 600")
 }
 
-func TestDoctorOnAFileThatIsNoDatabaseYet(t *testing.T) {
+func TestDoctorOnInvalidFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, config.DatabaseFileName)
@@ -161,7 +161,7 @@ func TestDoctorOnAFileThatIsNoDatabaseYet(t *testing.T) {
 		`run "dispatcher migrate"`)
 }
 
-// The command: exit codes, the table, JSON, and no secret in either.
+// TestDoctorCommand checks exit codes, table and JSON. Neither output contains a secret.
 func TestDoctorCommand(t *testing.T) {
 	t.Parallel()
 	var outputs [2]string
@@ -173,24 +173,24 @@ func TestDoctorCommand(t *testing.T) {
 		outputs[i] = term.Stdout.String()
 		if code != console.ExitFailed || strings.Contains(outputs[i], "hidden") ||
 			strings.Contains(outputs[i], cmdtest.SomeKey('k')) {
-			t.Errorf("exit code %d, or it shows a secret:\n%s", code, outputs[i])
+			t.Errorf("exit code %d, or the output has a secret:\n%s", code, outputs[i])
 		}
 	}
-	cmdtest.Says(t, outputs[0], "database", "1 in error")
-	var shown struct {
+	cmdtest.Says(t, outputs[0], "database", "1 errors")
+	var printed struct {
 		OK     bool
 		Errors int
 		Checks []diagnosis
 	}
-	if err := json.Unmarshal([]byte(outputs[1]), &shown); err != nil || shown.OK || shown.Errors < 1 ||
-		len(shown.Checks) < 5 {
-		t.Errorf("shows %s (%v)", outputs[1], err)
+	err := json.Unmarshal([]byte(outputs[1]), &printed)
+	if err != nil || printed.OK || printed.Errors < 1 || len(printed.Checks) < 5 {
+		t.Errorf("printed %s (%v)", outputs[1], err)
 	}
 	program.Terminal().Ends(t, console.ExitUsage, "doctor", "--workers", "0")
 }
 
-// A server that takes connections and never answers is an error in the table within the patience, not a
-// doctor that hangs.
+// TestDoctorDoesNotHang runs doctor on servers that accept connections and never respond. They become errors
+// in the table after the timeout.
 func TestDoctorDoesNotHang(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -203,46 +203,46 @@ func TestDoctorDoesNotHang(t *testing.T) {
 		"--admin-key=0123456789abcdef01234567", "--master-key="+cmdtest.SomeKey('m'))
 	stuck := make(chan struct{})
 	defer close(stuck)
-	d := &doctor{s: s, patience: 300 * time.Millisecond,
+	d := &doctor{s: s, timeout: 300 * time.Millisecond,
 		lookup: func(context.Context, string) ([]string, error) {
-			<-stuck // and does not even hear that its time is over
+			<-stuck // ignores the context
 			return nil, errors.New("ended")
 		}}
 	began := time.Now()
 	list := d.examine(t.Context())
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("took %s", took)
 	}
 	want(t, list, "database", statusError, "PostgreSQL cannot be used")
 	want(t, list, "redis", statusError, "Redis cannot be used")
-	want(t, list, "dns", statusError, "no name server answers")
-	want(t, list, "master key", statusWarning, "was not tried")
+	want(t, list, "dns", statusError, "no name server responds")
+	want(t, list, "master key", statusWarning, "not tested")
 }
 
-// TestJudgements says what a check finds of the facts that a line of judgements.txt gives it.
-func TestJudgements(t *testing.T) {
+// TestChecks runs the check that a line of checks.txt names with the facts of the line.
+func TestChecks(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/judgements.txt", func(line string) string {
+	transcript.Run(t, "testdata/checks.txt", func(line string) string {
 		name, words, _ := strings.Cut(line, ":")
 		for _, check := range checks {
 			if check.name != name {
 				continue
 			}
-			d := check.judge(given(t, name, strings.Fields(words)))
+			d := check.run(given(t, name, strings.Fields(words)))
 			if (d.Status == statusOK) != (d.Cure == "") {
-				t.Errorf("%s: a cure goes with what is wrong, and only with that: %+v", line, d)
+				t.Errorf("%s: there must be a cure if and only if something is wrong: %+v", line, d)
 			}
 			if d.Cure == "" {
 				return d.Status + ": " + d.Found
 			}
-			return d.Status + ": " + d.Found + "\ncure: " + d.Cure
+			return d.Status + ": " + d.Found + "\nwhat to do: " + d.Cure
 		}
 		t.Errorf("there is no check %q", name)
 		return ""
 	})
 }
 
-// given are the facts of the words of a line: NAME=VALUE, command line flags, or networks of egress_allow.
+// given builds the facts from the words of a line: NAME=VALUE, flags, or networks of egress_allow.
 func given(t *testing.T, check string, words []string) *facts {
 	t.Helper()
 	values := map[string]string{}
@@ -259,10 +259,10 @@ func given(t *testing.T, check string, words []string) *facts {
 			if len(words) == 0 {
 				return nil, nil
 			}
-			said := strings.Join(words, " ")
-			return nil, &net.DNSError{Err: said, Name: askedName, IsNotFound: said == "no such host"}
+			message := strings.Join(words, " ")
+			return nil, &net.DNSError{Err: message, Name: probeName, IsNotFound: message == "no such host"}
 		}}
-		f.names = d.askNames(t.Context())
+		f.dns = d.askDNS(t.Context())
 	case "time-outs", "data directory":
 		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), words...)...)
 	case "clocks":
@@ -286,10 +286,10 @@ func given(t *testing.T, check string, words []string) *facts {
 	return f
 }
 
-// redisServer is a healthy one but for the values; with "untold" it does not tell of itself.
+// redisServer returns a healthy server with the given values of INFO. The word "denied" refuses INFO.
 func redisServer(values map[string]string) redisq.Server {
 	denied := errors.New("NOPERM this user has no permissions")
-	if _, untold := values["untold"]; untold {
+	if _, noInfo := values["denied"]; noInfo {
 		return redisq.Server{InfoErr: denied}
 	}
 	info := map[string]string{
@@ -300,9 +300,9 @@ func redisServer(values map[string]string) redisq.Server {
 		"cluster_size": "3",
 	}
 	maps.Copy(info, values)
-	_, told := values["save_told"]
+	_, saveKnown := values["save_known"]
 	server := redisq.Server{
-		Addr: "h:1", Info: info, ClusterInfo: info, SaveKnown: told,
+		Addr: "h:1", Info: info, ClusterInfo: info, SaveKnown: saveKnown,
 		Save: strings.ReplaceAll(values["save"], ",", " "),
 	}
 	if values["scripts"] != "" {
@@ -317,8 +317,8 @@ func givenIndex(t *testing.T, f *facts, values map[string]string) {
 		f.sql.meta = &store.IndexMeta{}
 		m, at := f.sql.meta, strings.LastIndex(values["sql"], "/")
 		m.Prefix = values["sql"][at+1:]
-		if _, err := fmt.Sscanf(values["sql"][:at], "%d/%d/%d", &m.Generation, &m.Built, &m.Shards); err !=
-			nil {
+		_, err := fmt.Sscanf(values["sql"][:at], "%d/%d/%d", &m.Generation, &m.Built, &m.Shards)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -348,7 +348,7 @@ func givenSQL(t *testing.T, f *facts, values map[string]string) {
 	}
 	f.sql = sqlFacts{
 		settings: values, standby: has("standby"), version: values["version"], number: number("number", 0),
-		mostConns: 30, keptConns: 3, usedConns: 20, ownConns: 1, roleConns: number("role", -1),
+		maxConns: 30, reservedConns: 3, usedConns: 20, ownConns: 1, roleConns: number("role", -1),
 		databaseConns: -1,
 	}
 	switch {
@@ -370,7 +370,7 @@ func givenSQL(t *testing.T, f *facts, values map[string]string) {
 	}
 }
 
-func TestDoctorJudgesLimits(t *testing.T) {
+func TestLimits(t *testing.T) {
 	t.Parallel()
 	want(t, examine(t, "--workers=100000"), "open files", statusError)
 	want(t, examine(t, "--workers=1"), "open files", statusOK)
@@ -378,12 +378,12 @@ func TestDoctorJudgesLimits(t *testing.T) {
 	if err := os.Chmod(s.DataDir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	judge := func() []diagnosis { return (&facts{Settings: s}).judged() }
-	if os.Geteuid() != 0 { // root may write anywhere
-		want(t, judge(), "data directory", statusError, "cannot be written to")
+	check := func() []diagnosis { return (&facts{Settings: s}).diagnoses() }
+	if os.Geteuid() != 0 { // root can write anywhere
+		want(t, check(), "data directory", statusError, "is not writable")
 	}
 	s.DataDir = filepath.Join(s.DataDir, "file")
 	if err := os.WriteFile(s.DataDir, nil, 0o600); err == nil {
-		want(t, judge(), "data directory", statusError, "cannot be written to")
+		want(t, check(), "data directory", statusError, "is not writable")
 	}
 }

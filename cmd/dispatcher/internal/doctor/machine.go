@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-func judgeMasterKey(f *facts) diagnosis {
+func checkMasterKey(f *facts) diagnosis {
 	keys, database := f.MasterKey, &f.sql
 	if len(keys) == 0 {
 		path := filepath.Join(f.DataDir, config.MasterKeyFile)
@@ -32,11 +32,11 @@ func judgeMasterKey(f *facts) diagnosis {
 		case len(database.sealed) > 0:
 			return fails("restore "+config.MasterKeyFile+
 				" from the backup of the data directory, or give the key as master_key",
-				"there is none, and the database has rows encrypted with key %s", database.sealed[0].KeyID)
+				"no key, but the database has rows encrypted with key %s", database.sealed[0].KeyID)
 		case isMissing(path):
-			return fine("none yet: the first start makes %s", path)
+			return fine("none yet: the first start creates %s", path)
 		default:
-			return fails("mend the rights of the file", "%s", err)
+			return fails("fix the permissions of the file", "%s", err)
 		}
 	}
 	ring, err := secret.NewKeyring(keys)
@@ -44,21 +44,19 @@ func judgeMasterKey(f *facts) diagnosis {
 	case err != nil:
 		return fails("give the base64 of 32 bytes, for example from \"openssl rand -base64 32\"", "%s", err)
 	case database.err != nil && database.absent:
-		return fine("it can be read; there is nothing to decrypt yet")
+		return fine("readable; nothing is encrypted yet")
 	case database.err != nil || database.readErr != nil:
-		return warns("see what is wrong with the database",
-			"it can be read; what is encrypted could not be, so it was not tried on it")
+		return warns("fix the database first", "readable, but not tested: the encrypted rows cannot be read")
 	case len(database.sealed) == 0:
-		return fine("it can be read; nothing is encrypted yet")
+		return fine("readable; nothing is encrypted yet")
 	}
 	if problems := ring.Check(database.sealed); len(problems) > 0 {
 		lines := make([]string, len(problems))
 		for i, p := range problems {
 			lines[i] = p.String()
 		}
-		return fails("give the master key that it was encrypted with, beside the present one (a list: the "+
-			"new one first); serve does not start without it",
-			"%s; the key that encrypts is %s", strings.Join(lines, "; "), ring.KeyID())
+		return fails("add the old key to master_key, after the current one; serve does not start without it",
+			"%s; the current key is %s", strings.Join(lines, "; "), ring.KeyID())
 	}
 	var old []string
 	for i := range database.sealed {
@@ -67,13 +65,13 @@ func judgeMasterKey(f *facts) diagnosis {
 		}
 	}
 	if len(old) > 0 {
-		return fine("decrypts what is stored; the older key %s is in use, so keep it in the list until "+
-			"\"dispatcher secrets reencrypt\" has left nothing", strings.Join(old, ", "))
+		return fine("decrypts all stored secrets; the older key %s is still in use: keep it until "+
+			"\"dispatcher secrets reencrypt\" reports 0 rows left", strings.Join(old, ", "))
 	}
-	return fine("decrypts what is stored")
+	return fine("decrypts all stored secrets")
 }
 
-func judgeAdminKey(s *facts) diagnosis {
+func checkAdminKey(s *facts) diagnosis {
 	key, from := s.AdminKey, "set"
 	if key == "" {
 		path := filepath.Join(s.DataDir, config.AdminKeyFile)
@@ -81,17 +79,17 @@ func judgeAdminKey(s *facts) diagnosis {
 		key, err = config.ReadSecretFile(path)
 		if err != nil {
 			if isMissing(path) {
-				return fine("none yet: serve makes one and writes it to %s", path)
+				return fine("none yet: serve generates one and writes it to %s", path)
 			}
-			return fails("mend the rights of the file", "%s", err)
+			return fails("fix the permissions of the file", "%s", err)
 		}
 		if len(key) < config.MinAdminKey {
-			return fails("remove the file: the next start makes one", "%s: it %s", path,
-				config.ShortAdminKey(key))
+			return fails("delete the file: the next start generates a key",
+				"%s: the key %s", path, config.ShortAdminKey(key))
 		}
 		from = "in " + path
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-			return warns("chmod 600 "+path, "%s, and others may read the file", from)
+			return warns("chmod 600 "+path, "%s, and other users can read the file", from)
 		}
 	}
 	return fine("%s", from)
@@ -102,8 +100,8 @@ func isMissing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// privateNetworks are those that an operator's own machines are in; the last one serves the credentials of
-// cloud machines.
+// privateNetworks are the networks of an operator's own machines. linkLocal has the metadata service of
+// clouds, which returns credentials.
 var privateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"),
@@ -114,15 +112,15 @@ var privateNetworks = []netip.Prefix{
 
 var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
-// judgeEgress names the exceptions that let requests into networks that are not public.
-func judgeEgress(s *facts) diagnosis {
+// checkEgress lists the entries of egress_allow that allow requests to networks that are not public.
+func checkEgress(s *facts) diagnosis {
 	strict, err := outbound.NewGuard(nil)
 	if err != nil {
-		return fails("none: this is a fault of the program", "%s", err)
+		return fails("report this: it is a bug in dispatcher", "%s", err)
 	}
 	guard, err := outbound.NewGuard(s.EgressAllow)
 	if err != nil {
-		return fails("correct egress_allow", "%s", err)
+		return fails("fix egress_allow", "%s", err)
 	}
 	var opened, harmless, closed []string
 	metadata := false
@@ -134,7 +132,7 @@ func judgeEgress(s *facts) diagnosis {
 				if guard.CheckURL("http://"+strings.TrimSpace(entry)+"/") != nil {
 					closed = append(closed, entry)
 				} else {
-					opened = append(opened, entry+" (whatever it resolves to but this machine and its links)")
+					opened = append(opened, entry+" (all its addresses except loopback and link-local)")
 				}
 				continue
 			}
@@ -151,71 +149,71 @@ func judgeEgress(s *facts) diagnosis {
 	}
 	switch {
 	case metadata:
-		return warns("narrow egress_allow so that it leaves out 169.254.0.0/16: whoever may send could "+
-			"read the credentials of this machine there",
-			"egress_allow opens the cloud's metadata address: %s", strings.Join(opened, ", "))
+		return warns("exclude 169.254.0.0/16 from egress_allow: every sender could read the credentials of "+
+			"this machine there",
+			"egress_allow includes the cloud's metadata address: %s", strings.Join(opened, ", "))
 	case len(closed) > 0:
-		return warns("add its address, such as 127.0.0.1, or leave it out",
-			"egress_allow has names of this machine, which lead nowhere: %s", strings.Join(closed, ", "))
+		return warns("replace the name by an address such as 127.0.0.1, or remove it",
+			"egress_allow has names of this machine, which have no effect: %s", strings.Join(closed, ", "))
 	case len(opened) > 0:
-		return warns("keep only what must be reached: whoever may send can make requests there",
-			"egress_allow opens what is not on the public internet: %s", strings.Join(opened, ", "))
+		return warns("keep only what you need: every sender can make requests to these",
+			"egress_allow includes private networks: %s", strings.Join(opened, ", "))
 	case len(harmless) > 0:
-		return fine("egress_allow names public networks only, on any port: %s", strings.Join(harmless, ", "))
+		return fine("egress_allow has only public networks, with any port: %s", strings.Join(harmless, ", "))
 	}
-	return fine("the public internet only")
+	return fine("only the public internet")
 }
 
-// askedName never exists: a name server that says so works.
-const askedName = "dispatcher-doctor.invalid"
+// probeName never exists. A name server that reports so works.
+const probeName = "dispatcher-doctor.invalid"
 
-// askNames says why no name server answers; nil: one does, even if it does not know the name.
-func (d *doctor) askNames(ctx context.Context) error {
-	_, err := d.lookup(ctx, askedName)
+// askDNS returns why no name server responds. It returns nil if one does, even with "no such host".
+func (d *doctor) askDNS(ctx context.Context) error {
+	_, err := d.lookup(ctx, probeName)
 	if answer, ok := errors.AsType[*net.DNSError](err); ok && answer.IsNotFound {
 		return nil
 	}
 	return err
 }
 
-func judgeNames(f *facts) diagnosis {
-	if f.names == nil {
-		return fine("a name server answers")
+func checkDNS(f *facts) diagnosis {
+	if f.dns == nil {
+		return fine("a name server responds")
 	}
-	return fails("mend the name servers in /etc/resolv.conf: until one answers, callbacks to host names "+
-		"wait, uncharged", "no name server answers: %s", f.names)
+	return fails("fix the name servers in /etc/resolv.conf; until then callbacks to host names are "+
+		"postponed, not counted", "no name server responds: %s", f.dns)
 }
 
-// How little free space is worth a warning, and how little is an error.
+// Limits of free disk space: below lowSpace is a warning, below minSpace an error.
 const (
-	littleSpace = 1 << 30
-	noSpace     = 64 << 20
+	lowSpace = 1 << 30
+	minSpace = 64 << 20
 )
 
-func judgeDataDir(f *facts) diagnosis {
+func checkDataDir(f *facts) diagnosis {
 	switch {
 	case f.Postgres():
 		return fine("not used with PostgreSQL")
 	case isMissing(f.DataDir):
-		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir, "+
-			"which also holds the keys", "%s is not there", f.DataDir)
+		return warns("nothing before the first start, which creates it; otherwise fix data_dir, "+
+			"which also has the keys", "%s does not exist", f.DataDir)
 	}
 	if err := tryWriting(f.DataDir); err != nil {
-		return fails("mend the owner and the rights of the directory, or free space on its disk",
-			"%s cannot be written to: %s", f.DataDir, err)
+		return fails("fix the owner and the permissions of the directory, or free space on its disk",
+			"%s is not writable: %s", f.DataDir, err)
 	}
-	return fine("%s can be written to", f.DataDir)
+	return fine("%s is writable", f.DataDir)
 }
 
-// judgeDatabaseDisk is about the disk of a database that is not in the data directory.
-func judgeDatabaseDisk(f *facts) (d diagnosis) {
+// checkDatabaseDisk checks the disk of a database that is not in the data directory.
+func checkDatabaseDisk(f *facts) (d diagnosis) {
 	if dir := filepath.Dir(f.SQLitePath()); dir != filepath.Clean(f.DataDir) {
-		d = judgeDisk(f, dir)
+		d = checkDisk(f, dir)
 	}
 	return d
 }
 
-func judgeDisk(f *facts, dir string) (d diagnosis) {
+func checkDisk(f *facts, dir string) (d diagnosis) {
 	if f.Postgres() || isMissing(f.DataDir) {
 		return d
 	}
@@ -224,10 +222,10 @@ func judgeDisk(f *facts, dir string) (d diagnosis) {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 	case err != nil:
-		d = warns("look at the disk by hand", "%s: %s", dir, err)
-	case free < noSpace:
-		d = fails("free space: SQLite that cannot grow accepts nothing (503) and sends nothing", "%s", found)
-	case free < littleSpace || free < total/10:
+		d = warns("check the disk yourself", "%s: %s", dir, err)
+	case free < minSpace:
+		d = fails("free space: on a full disk requests get 503, and nothing is sent", "%s", found)
+	case free < lowSpace || free < total/10:
 		d = warns("free space, or shorten retention_payload and retention_metadata", "%s", found)
 	default:
 		d = fine("%s", found)
@@ -235,7 +233,7 @@ func judgeDisk(f *facts, dir string) (d diagnosis) {
 	return d
 }
 
-// tryWriting writes a small file to the disk and removes it.
+// tryWriting writes a small file and removes it.
 func tryWriting(dir string) error {
 	f, err := os.CreateTemp(dir, ".doctor-*")
 	if err != nil {
@@ -245,36 +243,35 @@ func tryWriting(dir string) error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// otherFiles are what a process opens beside attempts and the database: listeners, clients of the API, log,
-// files.
+// otherFiles are the files that a process opens apart from attempts and the database: listeners, API clients,
+// log and data files.
 const otherFiles = 128
 
-func judgeFiles(s *facts) diagnosis {
+func checkFiles(s *facts) diagnosis {
 	limit, err := machine.OpenFiles()
 	if err != nil {
-		return fine("the limit is not known on this system")
+		return fine("the limit is unknown on this system")
 	}
 	need := uint64(s.Workers + s.DatabaseMaxConns + otherFiles)
-	found := fmt.Sprintf("%d may be open; %d workers need about %d", limit, s.Workers, need)
+	found := fmt.Sprintf("the limit is %d; %d workers need about %d", limit, s.Workers, need)
 	const cure = "raise the limit (LimitNOFILE in the unit, ulimit -n, the container's ulimits), or lower " +
-		"workers: attempts without a file are put back uncharged"
+		"workers: attempts without a free file are postponed, not counted"
 	switch {
 	case limit < need:
 		return fails(cure, "%s", found)
 	case limit < 2*need:
-		return warns(cure, "%s, and kept-alive connections as many again", found)
+		return warns(cure, "%s, and the same number for idle connections", found)
 	}
 	return fine("%s", found)
 }
 
-func judgeTimes(s *facts) diagnosis {
+func checkTimes(s *facts) diagnosis {
 	usual := accept.PaymentPolicy().Timeout
-	found := fmt.Sprintf("an attempt takes up to %s by default, its lease outlasts it; a shutdown waits %s",
+	found := fmt.Sprintf("the default timeout of an attempt is %s; a shutdown waits %s",
 		schedule.FormatDuration(usual), schedule.FormatDuration(s.DrainTimeout))
 	if s.DrainTimeout < usual {
-		return warns("raise drain_timeout above "+schedule.FormatDuration(usual)+
-			" (and what kills the process after SIGTERM above that): what is cut off is sent again", "%s",
-			found)
+		return warns("raise drain_timeout above "+schedule.FormatDuration(usual)+", and the kill timeout of "+
+			"systemd or Kubernetes above that: interrupted attempts are sent again", "%s", found)
 	}
 	return fine("%s", found)
 }

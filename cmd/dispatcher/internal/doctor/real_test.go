@@ -40,8 +40,8 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 	})
 	serving := on(served)
 	want(t, serving, "migrations", statusOK, "all")
-	want(t, serving, "index", statusOK, "as SQL says")
-	want(t, serving, "master key", statusOK, "decrypts what is stored")
+	want(t, serving, "index", statusOK, "as in SQL")
+	want(t, serving, "master key", statusOK, "decrypts all stored secrets")
 	r.End(t)
 	keys := []string{"--admin-key=0123456789abcdef01234567", "--master-key=" + cmdtest.SomeKey('w')}
 	wrong := slices.Concat(index, keys, []string{"--database-url=" + served})

@@ -21,30 +21,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// sqlFacts are what doctor learned of the database.
+// sqlFacts are the facts of the database.
 type sqlFacts struct {
 	err error
-	// absent: SQLite's file is not there yet.
+	// absent: the SQLite file does not exist.
 	absent  bool
 	version string
 	number  int // PostgreSQL's server_version_num
 
-	// Of PostgreSQL.
-	settings                                  map[string]string
-	standby, mayCreate                        bool
-	schema                                    string
-	mostConns, keptConns, usedConns, ownConns int
-	roleConns, databaseConns                  int // limits; negative: none
-	ahead, precision                          time.Duration
+	// Only with PostgreSQL.
+	settings                                     map[string]string
+	standby, mayCreate                           bool
+	schema                                       string
+	maxConns, reservedConns, usedConns, ownConns int
+	roleConns, databaseConns                     int // limits; negative: none
+	ahead, precision                             time.Duration
 
-	// Of SQLite.
+	// Only with SQLite.
 	journal string
-	damage  string // what quick_check said; "ok": nothing
+	damage  string // the result of quick_check; "ok": no damage
 	size    int64
-	// checkErr is why quick_check did not end.
+	// checkErr is why quick_check did not finish.
 	checkErr error
 
-	// applied are the hashes of the migrations that the database has; none: it was never migrated.
+	// applied are the hashes of the applied migrations; empty: the database was never migrated.
 	applied map[int64]string
 	meta    *store.IndexMeta
 	sealed  []store.SealedRow
@@ -52,7 +52,7 @@ type sqlFacts struct {
 	readErr error
 }
 
-// readSQL asks the database.
+// readSQL queries the database.
 func readSQL(ctx context.Context, s *config.Settings) sqlFacts {
 	var f sqlFacts
 	driver, name := "pgx", s.DatabaseURL
@@ -87,7 +87,8 @@ func readSQL(ctx context.Context, s *config.Settings) sqlFacts {
 	return f
 }
 
-// findSQLite returns how the file is opened to be read only, and takes the journal mode from its header.
+// findSQLite returns the name that opens the SQLite file read-only. It reads the journal mode from the file's
+// header.
 func (f *sqlFacts) findSQLite(path string) (name string, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -100,15 +101,15 @@ func (f *sqlFacts) findSQLite(path string) (name string, err error) {
 		return "", err
 	}
 	f.journal = "rollback"
-	// SQLite's file format: the versions for writers and readers
+	// SQLite file format: bytes 18 and 19 are the write and read versions.
 	if n == len(header) && header[18] == 2 && header[19] == 2 {
 		f.journal = "wal"
 	}
 	name = "file:" + (&url.URL{Path: path}).EscapedPath() +
 		"?mode=ro&_pragma=busy_timeout(2000)&_pragma=query_only(1)"
 	if isMissing(path + "-wal") {
-		// Nobody has it open, and nothing waits to be read beside it: it is read without making the files for
-		// sharing it.
+		// No process has the file open, and no WAL must be read. immutable=1 stops SQLite from creating its
+		// -shm file.
 		name += "&immutable=1"
 	}
 	return name, nil
@@ -128,23 +129,25 @@ func (f *sqlFacts) readPostgres(ctx context.Context, conn *sql.Conn) error {
 	var used sql.NullInt64
 	err := conn.QueryRowContext(ctx,
 		`SELECT current_setting('server_version'), CAST(current_setting('server_version_num') AS integer),
-			pg_is_in_recovery(), current_schema(), coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
-			CAST(current_setting('max_connections') AS integer), CAST(current_setting('superuser_reserved_connections') AS integer),
+			pg_is_in_recovery(), current_schema(),
+			coalesce(has_schema_privilege(current_schema(), 'CREATE'), false),
+			CAST(current_setting('max_connections') AS integer),
+			CAST(current_setting('superuser_reserved_connections') AS integer),
 			(SELECT CAST(sum(numbackends) AS bigint) FROM pg_stat_database),
 			(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dispatcher'),
 			(SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
 			(SELECT datconnlimit FROM pg_database WHERE datname = current_database())`).
-		Scan(&f.version, &f.number, &f.standby, &schema, &f.mayCreate, &f.mostConns, &f.keptConns, &used,
+		Scan(&f.version, &f.number, &f.standby, &schema, &f.mayCreate, &f.maxConns, &f.reservedConns, &used,
 			&f.ownConns, &f.roleConns, &f.databaseConns)
 	if err != nil {
-		return fmt.Errorf("ask PostgreSQL about itself: %w", err)
+		return fmt.Errorf("query PostgreSQL's state: %w", err)
 	}
 	f.schema, f.usedConns = schema.String, int(used.Int64)
 	for try := range 3 {
 		var at time.Time
 		sent := time.Now()
 		if err := conn.QueryRowContext(ctx, "SELECT clock_timestamp()").Scan(&at); err != nil {
-			return fmt.Errorf("ask PostgreSQL for its clock: %w", err)
+			return fmt.Errorf("query PostgreSQL's clock: %w", err)
 		}
 		if trip := time.Since(sent); try == 0 || trip/2 < f.precision {
 			f.ahead, f.precision = at.Sub(sent.Add(trip/2)), trip/2
@@ -161,10 +164,10 @@ func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
 		"pragma_page_size()").Scan(&f.size); err != nil {
 		return fmt.Errorf("read the size: %w", err)
 	}
-	// A large file takes longer than anybody waits; what is left of the time is for the tables.
+	// quick_check of a large file takes too long. Leave 2/5 of the time for reading the tables.
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(doctorPatience)
+		deadline = time.Now().Add(queryTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)*3/5)
 	defer cancel()
@@ -172,7 +175,7 @@ func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// readTables reads what the program keeps in the database, as far as it is there.
+// readTables reads the program's tables, as far as they exist.
 func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *config.Settings) error {
 	var err error
 	f.applied, err = sqlstore.AppliedMigrations(ctx, conn, s.Engine())
@@ -198,49 +201,50 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *config.Set
 	return err
 }
 
-func judgeDatabase(f *facts) diagnosis {
+func checkDatabase(f *facts) diagnosis {
 	err := f.sql.err
 	switch {
 	case f.Postgres() && err != nil:
-		return fails(cureOfPostgres(err)+"; until then nothing is accepted (503)",
+		return fails(cureOfPostgres(err)+"; until then requests get 503",
 			"PostgreSQL cannot be used: %s", err)
 	case f.Postgres() && f.sql.number < 150000:
-		return warns("upgrade to PostgreSQL 15 or newer, which the tests run on", "PostgreSQL %s",
+		return warns("upgrade to PostgreSQL 15 or newer; older versions are not tested", "PostgreSQL %s",
 			f.sql.version)
 	case f.Postgres():
 		return fine("PostgreSQL %s", f.sql.version)
 	case f.sql.absent:
-		return warns("none needed if this is the first start: serve makes it; otherwise mend data_dir or "+
-			"database_url", "%s is not there", f.SQLitePath())
+		return warns("nothing before the first start, which creates it; otherwise fix data_dir or "+
+			"database_url", "%s does not exist", f.SQLitePath())
 	case err != nil:
-		return fails("mend its rights or its path; if it is damaged, stop the server and restore a backup",
+		return fails("fix its permissions or path; if it is damaged, stop the server and restore a backup",
 			"SQLite cannot open %s: %s", f.SQLitePath(), err)
 	}
 	return fine("SQLite %s, %s, %s", f.sql.version, f.SQLitePath(), console.SizeText(uint64(f.sql.size)))
 }
 
-// cureOfPostgres tells a server that is down from one that is well and refuses us, by the code that it says.
+// cureOfPostgres returns what to do about a connection error, by its SQLSTATE: the server may be down, or be
+// healthy and refuse the connection.
 func cureOfPostgres(err error) string {
 	pg, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case pg == nil:
-		return "start PostgreSQL, or mend database_url: host, port, sslmode"
+		return "start PostgreSQL, or fix host, port and sslmode in database_url"
 	case pg.Code == "53300":
-		return "the server is well and out of connections: end some, lower database_max_conns of the " +
-			"processes, or raise max_connections (or the limit of the role or the database)"
+		return "the server has no free connections: close some, lower database_max_conns, " +
+			"or raise max_connections (or the limit of the role or the database)"
 	case pg.Code == "57P03":
-		return "wait: the server starts, stops, or replays its log"
+		return "wait: the server is starting, stopping or recovering"
 	case pg.Code == "3D000":
-		return "mend the name of the database in database_url, or create it"
+		return "fix the database name in database_url, or create the database"
 	case strings.HasPrefix(pg.Code, "28"):
-		return "mend user and password in database_url, or the server's pg_hba.conf"
+		return "fix user and password in database_url, or the server's pg_hba.conf"
 	case pg.Code == "42501":
-		return "grant the role of database_url what it lacks"
+		return "grant the missing privilege to the role of database_url"
 	}
-	return "mend what the server says"
+	return "fix what the server reports"
 }
 
-func judgeDurability(f *facts) (d diagnosis) {
+func checkDurability(f *facts) (d diagnosis) {
 	set := f.sql.settings
 	found := fmt.Sprintf("fsync %s, synchronous_commit %s, full_page_writes %s", set["fsync"],
 		set["synchronous_commit"], set["full_page_writes"])
@@ -248,86 +252,85 @@ func judgeDurability(f *facts) (d diagnosis) {
 	case f.sql.err != nil:
 		return d
 	case !f.Postgres() && f.sql.journal == "wal":
-		return fine("journal mode wal; the server commits with synchronous FULL")
+		return fine("journal mode wal; serve commits with synchronous FULL")
 	case !f.Postgres():
-		return warns("none needed: serve turns the file to wal when it opens it", "journal mode %s",
-			f.sql.journal)
+		return warns("nothing: serve switches the file to wal when it opens it",
+			"journal mode %s", f.sql.journal)
 	case set["fsync"] != "on":
-		return fails("set fsync = on in postgresql.conf: without it a power cut loses accepted callbacks, "+
-			"or the whole database", "%s", found)
+		return fails("set fsync = on in postgresql.conf; otherwise a power failure can lose accepted "+
+			"callbacks or the whole database", "%s", found)
 	case set["synchronous_commit"] == "off":
-		return fails("set synchronous_commit = on for the server, or for this role (ALTER ROLE … SET): "+
-			"without it a crash loses what was just accepted", "%s", found)
+		return fails("set synchronous_commit = on for the server, or for this role (ALTER ROLE … SET); "+
+			"otherwise a crash loses callbacks that were just accepted", "%s", found)
 	case set["full_page_writes"] != "on":
-		return warns("set full_page_writes = on unless the file system never tears a page", "%s", found)
+		return warns("set full_page_writes = on, unless the file system writes pages atomically", "%s", found)
 	}
 	return fine("%s", found)
 }
 
-func judgeWrites(facts *facts) (d diagnosis) {
+func checkWrites(facts *facts) (d diagnosis) {
 	f := &facts.sql
 	switch {
 	case !facts.Postgres() || f.err != nil:
 		return d
 	case f.standby:
-		return fails("name the primary in database_url, or promote this server",
-			"the server is a standby: it takes no writes")
+		return fails("put the primary into database_url, or promote this server",
+			"the server is a read-only standby")
 	case f.settings["default_transaction_read_only"] == "on":
 		return fails("set default_transaction_read_only = off for the server, the database and the role",
 			"transactions are read-only by default")
 	case f.schema == "":
-		return fails("make a schema that search_path names, or set search_path in database_url",
-			"no schema of search_path exists")
+		return fails("create a schema of search_path, or set search_path in database_url",
+			"no schema in search_path exists")
 	}
-	return fine("schema %s, transactions may write", f.schema)
+	return fine("schema %s, writable", f.schema)
 }
 
-// judgeConns compares what a process opens with what the server has. A server of ours that runs already
-// counts as this one.
-func judgeConns(s *facts) (d diagnosis) {
+// checkConns compares the connections of one process with those that the server has left. Connections of a
+// running dispatcher count as free, because it may be the process that these settings are for.
+func checkConns(s *facts) (d diagnosis) {
 	f := &s.sql
 	if !s.Postgres() || f.err != nil {
 		return d
 	}
-	const beside = 2 // beside the pool: the lock of an embedded index, migrations
-	most := f.mostConns - f.keptConns
+	const extra = 2 // not from the pool: the lock of an embedded index, migrations
+	most := f.maxConns - f.reservedConns
 	for _, limit := range []int{f.roleConns, f.databaseConns} {
 		if limit >= 0 {
 			most = min(most, limit)
 		}
 	}
-	need := s.DatabaseMaxConns + beside
-	found := fmt.Sprintf("%d for everybody, %d used, %d of them by dispatchers; a process takes up to %d",
+	need := s.DatabaseMaxConns + extra
+	found := fmt.Sprintf("%d in total, %d used, %d of them by dispatchers; a process needs up to %d",
 		most, f.usedConns, f.ownConns, need)
 	switch {
 	case need > most:
 		return fails("raise max_connections (and the limits of the role and the database), or lower "+
 			"database_max_conns", "%s", found)
 	case most-f.usedConns+f.ownConns < need:
-		return warns("raise max_connections or lower database_max_conns: with so few left, bursts wait for "+
+		return warns("raise max_connections or lower database_max_conns; otherwise bursts wait for "+
 			"connections", "%s", found)
 	}
 	return fine("%s", found)
 }
 
-func judgeIntegrity(f *facts) (d diagnosis) {
+func checkIntegrity(f *facts) (d diagnosis) {
 	const cure = "stop the server, keep the file, and restore a backup"
 	switch err := f.sql.checkErr; {
 	case f.Postgres() || f.sql.err != nil:
 		return d
 	case err != nil && (errors.Is(err, context.DeadlineExceeded) ||
 		strings.Contains(err.Error(), "interrupt")):
-		return fine("the file is too large to be checked in %s; PRAGMA quick_check on a copy checks it whole",
-			doctorPatience)
+		return fine("too large to check in %s; run PRAGMA quick_check on a copy", queryTimeout)
 	case err != nil:
 		return fails(cure, "quick_check: %s", err)
 	case f.sql.damage != "ok":
 		return fails(cure, "quick_check: %s", f.sql.damage)
 	}
-	return fine("quick_check found nothing")
+	return fine("quick_check found no damage")
 }
 
-func judgeMigrations(s *facts) (d diagnosis) {
+func checkMigrations(s *facts) (d diagnosis) {
 	f := &s.sql
 	if f.err != nil {
 		return d
@@ -337,13 +340,12 @@ func judgeMigrations(s *facts) (d diagnosis) {
 		err = f.readErr
 	}
 	if errors.Is(err, sqlstore.ErrOtherSchema) {
-		return fails("run the version of dispatcher that made the database, or start this one on an empty "+
-			"database",
-			"the database was made by another version, whose schema differs")
+		return fails("run the version of dispatcher that created the database, or use an empty database",
+			"the schema is from another version of dispatcher")
 	}
 	if err != nil {
-		return fails("give the role the right to read its tables, or mend the schema",
-			"the program's tables cannot be read: %s", err)
+		return fails("grant the role access to the tables, or fix the schema",
+			"the tables cannot be read: %s", err)
 	}
 	pending := 0
 	for _, m := range known {
@@ -358,14 +360,14 @@ func judgeMigrations(s *facts) (d diagnosis) {
 			pending, len(known))
 	case pending > 0 && s.Postgres() && !f.mayCreate:
 		return fails("let the role create tables (GRANT CREATE ON SCHEMA), or run \"dispatcher migrate\" "+
-			"as one that may", "%d of %d are not applied, and the role may not create tables", pending,
-			len(known))
+			"with another role",
+			"%d of %d are not applied, and the role cannot create tables", pending, len(known))
 	case pending > 0:
-		return warns("none needed: serve applies them at its start", "%d of %d are not applied", pending,
-			len(known))
+		return warns("nothing: serve applies them when it starts",
+			"%d of %d are not applied", pending, len(known))
 	case newer > 0:
-		return warns("none needed during an upgrade: schemas only grow; start the newer program for what "+
-			"is new", "all applied, and %d that only a newer program knows", newer)
+		return warns("nothing during an upgrade: a newer schema works with this version",
+			"all applied, and %d of a newer version", newer)
 	}
 	return fine("all %d applied", len(known))
 }

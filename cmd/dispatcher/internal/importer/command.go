@@ -1,5 +1,5 @@
-// Package importer hands over files of callbacks, one a line, through a running server. A run that is
-// repeated makes nothing twice, and goes on where the last one ended.
+// Package importer submits files of callbacks, one per line, to a running server. A repeated run creates no
+// callback twice. It can continue where the last run stopped.
 package importer
 
 import (
@@ -15,57 +15,60 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// Command hands over a file of callbacks.
+// Command imports a file of callbacks.
 type Command struct {
 	remote.Flags
-	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one callback a line, as POST /v1/callbacks takes it; - reads the standard input."`
-	Rate   string `placeholder:"N/s" help:"At most so many callbacks: 500/s, 6000/m, or a plain number for each second."`
-	DryRun bool   `xor:"form" help:"Only check each line, without a server, which alone knows endpoints and policies of your own; nothing is sent, no file is written."`
-	Resume bool   `xor:"form" help:"Go on where an earlier import of the same file ended."`
-	JSON   bool   `help:"Print the summary for machines."`
+	File   string `arg:"" placeholder:"FILE.ndjson" help:"File with one callback per line, the body of POST /v1/callbacks. - reads the standard input."`
+	Rate   string `placeholder:"N/s" help:"Maximum rate of callbacks: 500/s, 6000/m, or a number per second."`
+	DryRun bool   `xor:"form" help:"Only check the lines. Needs no server, so endpoints and your own policies are not checked. Sends nothing and writes no file."`
+	Resume bool   `xor:"form" help:"Continue where an earlier import of the same file stopped."`
+	JSON   bool   `help:"Print the summary as JSON."`
 }
 
-// Help is what import --help says below the flags' summary.
+// Help is the text below the summary of import --help.
 func (*Command) Help() string {
-	return "Lines go to the server in batches of at most 1000. A line that the server refuses does not " +
-		"stop the others: it is written, with its number and " +
-		"what is wrong, to FILE.errors.ndjson (for -, to the error output). A server that is away or overloaded is asked again, for 15 minutes.\n\n" +
-		"An import that is run again makes nothing twice: a line without an idempotency_key gets one made of the file's hash and the line's number. " +
-		"Keys are kept for as long as a callback is open, and at least 7 days; a callback that was sent by POST /v1/callbacks with the same key and the same bytes is " +
-		"the same one. An edited file is another file: give each line an idempotency_key of its own (an order's number, say), or put the mended lines into a new file.\n\n" +
-		"How far it came is kept in FILE.progress after every batch; --resume skips what was done. After SQL was restored from a backup run it without --resume."
+	return "Lines are sent in batches of up to 1000. A refused line does not stop the others: it is " +
+		"written with its number and the error to FILE.errors.ndjson (for -, to the error output). " +
+		"If the server is down or overloaded, the import retries for 15 minutes.\n\n" +
+		"You can run an import again; no callback is created twice. A line without an idempotency_key gets " +
+		"one from the hash of the file and the line number. Keys are kept while a callback is open, and at " +
+		"least 7 days. A callback that was sent by POST /v1/callbacks with the same key and the same bytes " +
+		"is not created again either. An edited file has another hash. So give each line its own " +
+		"idempotency_key, such as an order number, or put the fixed lines into a new file.\n\n" +
+		"The progress is stored in FILE.progress after every batch; --resume skips the finished lines. " +
+		"After SQL was restored from a backup, run the import without --resume."
 }
 
-// The most of one line, and of one batch: below what the server takes.
+// Limits of a line in bytes, and of a batch in bytes and lines. They are below the server's limits.
 const (
 	maxLine  = 512 << 10
 	MaxBatch = 8 << 20
 	MaxCount = 1000
 )
 
-// A summary is what an import comes to.
+// summary is the result of an import.
 type summary struct {
-	// Lines is how many lines were looked at, blank ones apart. Accepted are new, Replayed were accepted
-	// before, Refused were not accepted.
+	// Lines is the number of lines that are not blank. Accepted lines are new, Replayed ones were accepted
+	// before, and Refused ones were not accepted.
 	Lines    int `json:"lines"`
 	Accepted int `json:"accepted"`
 	Replayed int `json:"replayed"`
 	Refused  int `json:"refused"`
-	// Skipped lines were done by an earlier import that this one resumed.
+	// Skipped lines were finished by the earlier import that this one continues.
 	Skipped int    `json:"skipped"`
 	DryRun  bool   `json:"dry_run"`
 	Errors  string `json:"errors_file,omitempty"`
 	Took    string `json:"took"`
 }
 
-// Run imports, or checks, and ends with 1 if a line was refused.
+// Run imports or checks the file. The exit code is 1 if a line was refused.
 func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	rate, err := remote.ParseRate(cmd.Rate)
 	if err != nil {
 		return console.Wrong("--rate %s", err)
 	}
 	if cmd.File == "-" && cmd.Resume {
-		return console.Wrong("--resume needs a file: what came by the standard input cannot be read again")
+		return console.Wrong("--resume needs a file; the standard input cannot be read again")
 	}
 	source, err := OpenSource(c, cmd.File)
 	if err != nil {
@@ -81,9 +84,9 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	}
 	if sum != nil {
 		sum.Took = time.Since(began).Round(time.Millisecond).String()
-		shown := cmd.show(c, sum, err != nil)
+		printed := cmd.print(c, sum, err != nil)
 		if err == nil {
-			err = shown
+			err = printed
 		}
 	}
 	if err == nil && sum.Refused > 0 {
@@ -92,28 +95,28 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	return err
 }
 
-// show prints the summary.
-func (cmd *Command) show(c *console.Console, sum *summary, broken bool) error {
+// print prints the summary. failed says that the import stopped early.
+func (cmd *Command) print(c *console.Console, sum *summary, failed bool) error {
 	if cmd.JSON {
 		return c.PrintValue(sum)
 	}
 	var err error
 	switch where := ""; {
 	case sum.DryRun:
-		_, err = fmt.Fprintf(c.Out, "%d lines: %d could be sent, %d could not; nothing was sent\n", sum.Lines,
+		_, err = fmt.Fprintf(c.Out, "%d lines: %d valid, %d invalid; nothing was sent\n", sum.Lines,
 			sum.Lines-sum.Refused, sum.Refused)
 	default:
 		if sum.Refused > 0 && sum.Errors != "" {
 			where = " (see " + sum.Errors + ")"
 		}
 		verb := "imported"
-		if broken {
+		if failed {
 			verb = "stopped after"
 		}
-		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d were accepted before, %d refused%s",
+		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d accepted before, %d refused%s",
 			verb, sum.Lines, sum.Took, sum.Accepted, sum.Replayed, sum.Refused, where)
 		if sum.Skipped > 0 {
-			_, err = fmt.Fprintf(c.Out, "; %d lines were done by an earlier import", sum.Skipped)
+			_, err = fmt.Fprintf(c.Out, "; skipped %d lines of an earlier import", sum.Skipped)
 		}
 		fmt.Fprintln(c.Out)
 	}
@@ -127,17 +130,17 @@ func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source
 	if err != nil {
 		return nil, err
 	}
-	books, err := openBooks(c, source, cmd.Resume)
+	checkpoint, err := openCheckpoint(c, source, cmd.Resume)
 	if err != nil {
 		return nil, err
 	}
-	im := &importer{c: c, cl: cl, source: source, books: books, rate: rate}
-	im.sum.Skipped = books.done.Lines
-	im.sum.Errors = books.errorsPath
-	im.bar = NewBar(c, source.Lines, books.done.Line)
+	im := &importer{c: c, cl: cl, source: source, checkpoint: checkpoint, rate: rate}
+	im.sum.Skipped = checkpoint.done.Lines
+	im.sum.Errors = checkpoint.errorsPath
+	im.bar = NewBar(c, source.Lines, checkpoint.done.Line)
 	err = im.run(ctx)
 	im.bar.End(err != nil)
-	closed := books.close()
+	closed := checkpoint.close()
 	if err == nil {
 		err = closed
 	}
@@ -147,7 +150,7 @@ func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source
 	return &im.sum, err
 }
 
-// A resumableError ended an import that can be gone on with.
+// resumableError is an error after which --resume can continue the import.
 type resumableError struct{ error }
 
 func (e *resumableError) Error() string {
@@ -155,10 +158,10 @@ func (e *resumableError) Error() string {
 	if errors.Is(e.error, context.Canceled) {
 		text = "interrupted"
 	}
-	return text + "; go on with --resume"
+	return text + "; continue with --resume"
 }
 
-// dryRun checks every line as a server would, as far as that needs none.
+// dryRun checks each line without a server, as far as that is possible.
 func dryRun(ctx context.Context, c *console.Console, source *Source) (*summary, error) {
 	sum := &summary{DryRun: true}
 	for ctx.Err() == nil {
@@ -184,12 +187,12 @@ func dryRun(ctx context.Context, c *console.Console, source *Source) (*summary, 
 	return sum, ctx.Err()
 }
 
-// localProblem is an error of the check as the server would have put it.
+// localProblem returns an error of the check in the form of the server's errors.
 func localProblem(err error) *client.Problem {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
 		p := &client.Problem{Status: 422, Code: "invalid",
-			Detail: "the line is not a callback that can be accepted"}
+			Detail: "the line is not a valid callback"}
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, client.FieldError(f))
 		}

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// FuzzImportLines: every line that is not blank is told once, by its number, and the next begins where it
-// ends. A line that is sent has a key, and all else as it was.
+// FuzzImportLines checks that Next returns each line that is not blank once, with its number, and that the
+// next one begins at its end. withKey adds a key and changes nothing else.
 func FuzzImportLines(f *testing.F) {
 	for _, s := range transcript.Inputs(f, "testdata/lines/files.txt") {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		s := &Source{path: "f", r: bufio.NewReader(bytes.NewReader(file)), sum: strings.Repeat("0", 64)}
-		told, last := 0, int64(0)
+		found, last := 0, int64(0)
 		for {
 			line, more, err := s.Next()
 			if err != nil {
@@ -32,7 +32,7 @@ func FuzzImportLines(f *testing.F) {
 			if !more {
 				break
 			}
-			told++
+			found++
 			own := file[last:line.after]
 			if !bytes.Contains(own, line.Text) ||
 				bytes.Count(file[:line.after], []byte("\n")) < line.Number-1 {
@@ -40,7 +40,7 @@ func FuzzImportLines(f *testing.F) {
 			}
 			last = line.after
 			if line.Problem == nil {
-				checkKeyed(t, s, &line)
+				checkWithKey(t, s, &line)
 			}
 		}
 		want := 0
@@ -52,13 +52,13 @@ func FuzzImportLines(f *testing.F) {
 				want++
 			}
 		}
-		if told != want {
-			t.Errorf("%q has %d lines, %d are told", file, want, told)
+		if found != want {
+			t.Errorf("%q has %d lines, Next returned %d", file, want, found)
 		}
 	})
 }
 
-// FuzzImportRate: a rate is more than nothing and finite, and twice the number is twice the rate.
+// FuzzImportRate checks that a rate is finite and above zero.
 func FuzzImportRate(f *testing.F) {
 	for text, want := range map[string]float64{"": 0, "500": 500, "500/s": 500, "6000/m": 100, "3600/h": 1} {
 		if got, err := remote.ParseRate(text); err != nil || got != want {
@@ -74,12 +74,12 @@ func FuzzImportRate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		rate, err := remote.ParseRate(text)
 		if err == nil && text != "" && !(rate > 0 && rate <= 1e9) {
-			t.Errorf("%q is %v a second", text, rate)
+			t.Errorf("%q is %v per second", text, rate)
 		}
 	})
 }
 
-// FuzzSource: of a source that is read to its end every byte is counted, however long its lines are.
+// FuzzSource checks that read counts every byte, even of lines that are too long.
 func FuzzSource(f *testing.F) {
 	f.Add([]byte("a\nb"), uint16(16))
 	f.Add(bytes.Repeat([]byte("x"), maxLine+2), uint16(4096))
@@ -90,12 +90,12 @@ func FuzzSource(f *testing.F) {
 		for {
 			text, tooLong, err := s.read()
 			if len(text) > maxLine || tooLong && len(text) != maxLine {
-				t.Fatalf("%d bytes of a line are kept, too long: %t", len(text), tooLong)
+				t.Fatalf("read returned %d bytes of a line, too long: %t", len(text), tooLong)
 			}
 			if !tooLong {
 				read = append(read, text...)
 				if !bytes.HasSuffix(file[:s.offset], text) {
-					t.Fatalf("a line ends at %d, and is not what is before", s.offset)
+					t.Fatalf("the line that ends at %d differs from the file", s.offset)
 				}
 			}
 			if err == io.EOF {
@@ -106,17 +106,17 @@ func FuzzSource(f *testing.F) {
 			}
 		}
 		if s.offset != int64(len(file)) || len(read) > len(file) {
-			t.Errorf("%d bytes of %d are read", s.offset, len(file))
+			t.Errorf("read %d of %d bytes", s.offset, len(file))
 		}
 	})
 }
 
-// checkKeyed says what is wrong with a line as it is sent.
-func checkKeyed(t *testing.T, s *Source, line *Line) {
+// checkWithKey checks a line as it is sent.
+func checkWithKey(t *testing.T, s *Source, line *Line) {
 	t.Helper()
-	sent, err := s.keyed(line)
+	sent, err := s.withKey(line)
 	if err != nil {
-		t.Fatalf("%q cannot be given a key: %v", line.Text, err)
+		t.Fatalf("%q gets no key: %v", line.Text, err)
 	}
 	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	if err := json.Unmarshal(line.Text, &was); err != nil {
@@ -126,7 +126,7 @@ func checkKeyed(t *testing.T, s *Source, line *Line) {
 		t.Fatalf("%q is sent as %q: %v", line.Text, sent, err)
 	}
 	if key := string(is["idempotency_key"]); key == "" || key == "null" || key == `""` {
-		if !bytes.Equal(sent, line.Text) { // a key that comes twice is for the server to refuse
+		if !bytes.Equal(sent, line.Text) { // the server refuses a duplicate key
 			t.Errorf("%q is sent as %q, with the key %s", line.Text, sent, key)
 		}
 	}

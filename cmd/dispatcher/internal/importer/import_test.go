@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
 	return &struct {
 		Import Command `cmd:""`
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }
 
-// importLines writes a file of callbacks that stay scheduled.
+// importLines writes a file of n callbacks that stay scheduled.
 func importLines(t *testing.T, n int) string {
 	t.Helper()
 	var b strings.Builder
@@ -40,9 +40,10 @@ func importLines(t *testing.T, n int) string {
 	return cmdtest.WriteFile(t, "callbacks.ndjson", b.String())
 }
 
-// importing runs the command against a server, which must end with the code, and returns the summary.
+// importing runs the command against a server and returns the summary and the error output. The command must
+// end with the exit code.
 func importing(t *testing.T, r *apptest.Running, code int, path string,
-	args ...string) (sum summary, said string) {
+	args ...string) (sum summary, stderr string) {
 	t.Helper()
 	term := program.Terminal()
 	term.Ends(t, code, append([]string{"import", "--json", path}, r.Flags(args...)...)...)
@@ -54,27 +55,27 @@ func importing(t *testing.T, r *apptest.Running, code int, path string,
 	return sum, term.Stderr.String()
 }
 
-// Resuming skips what is in the books; what was accepted after the last entry is a replay, not a second
-// callback.
-func TestImportGoesOn(t *testing.T) {
+// TestResume checks that --resume skips the lines of the checkpoint. Callbacks that were accepted after it
+// are replays and not created again.
+func TestResume(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	path := importLines(t, 2500)
-	if sum, said := importing(t, r, console.ExitOK, path); sum.Accepted != 2500 {
-		t.Fatalf("%+v, %s", sum, said)
+	if sum, stderr := importing(t, r, console.ExitOK, path); sum.Accepted != 2500 {
+		t.Fatalf("%+v, %s", sum, stderr)
 	}
 	content, err := os.ReadFile(path + ".progress")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var mark waymark
+	var mark progress
 	if err := json.Unmarshal(content, &mark); err != nil || mark.Line != 2500 || !mark.Finished {
 		t.Fatalf("%+v, %v", mark, err)
 	}
 	if sum, _ := importing(t, r, console.ExitOK, path, "--resume"); sum.Lines != 0 || sum.Skipped != 2500 {
-		t.Errorf("resume of all that is done: %+v", sum)
+		t.Errorf("resume of a finished import: %+v", sum)
 	}
-	// As a kill leaves it: accepted, and not in the books.
+	// This is the state after a kill: the server accepted lines that the checkpoint does not cover.
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -95,17 +96,18 @@ func TestImportGoesOn(t *testing.T) {
 	if got := r.Counters(t).Items(); got != 2500 {
 		t.Errorf("%d callbacks, not 2500", got)
 	}
-	// An edited file is another one.
+	// --resume refuses an edited file.
 	if err := os.WriteFile(path, append(text, []byte("{}\n")...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, said := importing(t, r, console.ExitUsage, path, "--resume")
-	cmdtest.Says(t, said, "was changed since")
+	_, stderr := importing(t, r, console.ExitUsage, path, "--resume")
+	cmdtest.Says(t, stderr, "was changed since")
 }
 
-// openImport is an import of a file that has not begun, at a server without a wire.
-func openImport(t *testing.T, path string, rate float64,
-	server http.HandlerFunc) (*importer, *cmdtest.Terminal) {
+// openImport returns an import that has not started. Its requests go to the handler without a network.
+func openImport(
+	t *testing.T, path string, rate float64, server http.HandlerFunc,
+) (*importer, *cmdtest.Terminal) {
 	t.Helper()
 	term := program.Terminal()
 	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
@@ -117,21 +119,22 @@ func openImport(t *testing.T, path string, rate float64,
 	if err != nil {
 		t.Fatal(err)
 	}
-	books, err := openBooks(&term.Console, source, false)
+	checkpoint, err := openCheckpoint(&term.Console, source, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		source.Close()
-		if err := books.close(); err != nil {
+		if err := checkpoint.close(); err != nil {
 			t.Error(err)
 		}
 	})
 	bar := NewBar(&term.Console, source.Lines, 0)
-	return &importer{c: &term.Console, cl: cl, source: source, books: books, rate: rate, bar: bar}, term
+	im := &importer{c: &term.Console, cl: cl, source: source, checkpoint: checkpoint, rate: rate, bar: bar}
+	return im, term
 }
 
-// batchOf reads the addresses of a batch, and answerAll gives each of them the same result.
+// batchOf returns the URLs of a batch.
 func batchOf(t *testing.T, r *http.Request) []string {
 	t.Helper()
 	var in struct{ Callbacks []struct{ URL string } }
@@ -145,6 +148,7 @@ func batchOf(t *testing.T, r *http.Request) []string {
 	return urls
 }
 
+// answerAll responds with the same result for each of n callbacks.
 func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
 	t.Helper()
 	w.WriteHeader(http.StatusMultiStatus)
@@ -153,21 +157,20 @@ func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
 
 const resultAccepted = `{"status":202,"callback":{}}`
 
-// A server that cannot take a batch is asked again, as late as it says, and a batch that it cannot read is
-// halved.
-func TestImportAsksAgain(t *testing.T) {
+// TestImportRetries checks that a batch is retried, not before the time of Retry-After.
+func TestImportRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var asked []time.Time
+		var calls []time.Time
 		serve := func(w http.ResponseWriter, r *http.Request) {
-			asked = append(asked, time.Now())
+			calls = append(calls, time.Now())
 			urls := batchOf(t, r)
-			switch len(asked) {
+			switch len(calls) {
 			case 1:
 				w.Header().Set("Retry-After", "7")
 				w.WriteHeader(http.StatusServiceUnavailable)
-				cmdtest.Respond(t, w,
-					`{"title":"Service Unavailable","status":503,"detail":"the database cannot commit; try again later"}`)
+				cmdtest.Respond(t, w, `{"title":"Service Unavailable","status":503,`+
+					`"detail":"the database cannot commit; try again later"}`)
 			case 2:
 				panic(http.ErrAbortHandler) // the connection breaks
 			case 3:
@@ -177,21 +180,21 @@ func TestImportAsksAgain(t *testing.T) {
 				answerAll(t, w, len(urls), resultAccepted)
 			}
 		}
-		im, term := openImport(t, cmdtest.WriteFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n"), 0,
-			serve)
+		file := cmdtest.WriteFile(t, "a.ndjson", `{"url":"a"}`+"\n"+`{"url":"b"}`+"\n")
+		im, term := openImport(t, file, 0, serve)
 		if err := im.run(t.Context()); err != nil || im.sum.Accepted != 2 || im.sum.Refused != 0 ||
-			len(asked) != 4 {
-			t.Errorf("%v, after %d calls %+v", err, len(asked), im.sum)
+			len(calls) != 4 {
+			t.Errorf("%v, after %d calls %+v", err, len(calls), im.sum)
 		}
-		if waited := asked[1].Sub(asked[0]); waited != 7*time.Second {
-			t.Errorf("it asked again after %s although the server said 7 s", waited)
+		if waited := calls[1].Sub(calls[0]); waited != 7*time.Second {
+			t.Errorf("retried after %s, but Retry-After was 7 s", waited)
 		}
 		cmdtest.Says(t, term.Stderr.String(), "the database cannot commit")
 	})
 }
 
-// An import keeps to its rate. Interrupted in the middle it says so, and the books are right.
-func TestImportKeepsToItsRate(t *testing.T) {
+// TestImportRate interrupts an import with a rate. The checkpoint has exactly the accepted lines.
+func TestImportRate(t *testing.T) {
 	t.Parallel()
 	accept := func(w http.ResponseWriter, r *http.Request) {
 		answerAll(t, w, len(batchOf(t, r)), resultAccepted)
@@ -203,8 +206,8 @@ func TestImportKeepsToItsRate(t *testing.T) {
 		if err := im.run(ctx); err == nil || im.sum.Accepted != 75 {
 			t.Errorf("%v, %+v", err, im.sum)
 		}
-		if done := im.books.done; done.Line != 75 || done.Lines != 75 || done.Finished {
-			t.Errorf("the books say %+v", done)
+		if done := im.checkpoint.done; done.Line != 75 || done.Lines != 75 || done.Finished {
+			t.Errorf("the checkpoint is %+v", done)
 		}
 	})
 }

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// patience is how long a server that does not take a batch is asked again.
-	patience = 15 * time.Minute
-	// callLimit bounds one call.
+	// retryLimit is how long a batch is retried without progress.
+	retryLimit = 15 * time.Minute
+	// callLimit is the timeout of one call.
 	callLimit = time.Minute
 )
 
-// An importer sends the lines of a source.
+// importer sends the lines of a source.
 type importer struct {
-	c      *console.Console
-	cl     *remote.Client
-	source *Source
-	books  *books
-	bar    *Bar
-	// rate is how many callbacks may be sent each second; zero: any number. next is when the next batch may
-	// be.
+	c          *console.Console
+	cl         *remote.Client
+	source     *Source
+	checkpoint *checkpoint
+	bar        *Bar
+	// rate is the maximum number of callbacks per second; zero: no limit. next is the earliest time of the
+	// next batch.
 	rate float64
 	next time.Time
 	sum  summary
-	// bad are the lines of the present batch that were refused.
-	bad []*Line
+	// refusals are the refused lines of the current batch.
+	refusals []*Line
 }
 
-// run sends batch after batch until the source ends. After each one the books say so.
+// run sends batches until the source ends. It stores the checkpoint after each batch.
 func (im *importer) run(ctx context.Context) error {
 	for {
 		read, err := im.source.Batch(im.batchSize(), func(line *Line) { im.refused(line, line.Problem) })
@@ -46,7 +46,7 @@ func (im *importer) run(ctx context.Context) error {
 			return err
 		}
 		for _, line := range read.Lines {
-			line.sent, err = im.source.keyed(line)
+			line.sent, err = im.source.withKey(line)
 			if err != nil {
 				return fmt.Errorf("line %d: %w", line.Number, err)
 			}
@@ -54,26 +54,26 @@ func (im *importer) run(ctx context.Context) error {
 		if err := im.pace(ctx, len(read.Lines)); err != nil {
 			return err
 		}
-		if err := im.deliver(ctx, read.Lines); err != nil {
+		if err := im.sendBatch(ctx, read.Lines); err != nil {
 			return err
 		}
 		if err := im.writeRefusals(); err != nil {
 			return err
 		}
 		if read.Last != nil {
-			if err := im.books.reached(read.Last, read.Read); err != nil {
+			if err := im.checkpoint.advance(read.Last, read.Read); err != nil {
 				return err
 			}
 			im.sum.Lines += read.Read
 			im.bar.At(read.Last.Number)
 		}
 		if !read.More {
-			return im.books.finished()
+			return im.checkpoint.finish()
 		}
 	}
 }
 
-// batchSize is how many lines the next batch takes: with a rate, about a quarter of a second's worth.
+// batchSize is the number of lines of the next batch. With a rate, it is about a quarter of a second's worth.
 func (im *importer) batchSize() int {
 	if im.rate == 0 {
 		return MaxCount
@@ -81,7 +81,7 @@ func (im *importer) batchSize() int {
 	return max(1, min(MaxCount, int(im.rate/4)))
 }
 
-// pace waits until the rate allows the next batch.
+// pace waits until the rate allows a batch of n lines.
 func (im *importer) pace(ctx context.Context, n int) error {
 	if im.rate == 0 {
 		return ctx.Err()
@@ -94,11 +94,12 @@ func (im *importer) pace(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// deliver hands the batch over, and asks again for as long as the server is away, busy, or cannot commit.
-func (im *importer) deliver(ctx context.Context, batch []*Line) error {
-	deadline := time.Now().Add(patience)
+// sendBatch sends a batch. It retries for up to retryLimit after the last progress, while the server is down,
+// busy or cannot commit.
+func (im *importer) sendBatch(ctx context.Context, batch []*Line) error {
+	deadline := time.Now().Add(retryLimit)
 	for try := 0; len(batch) > 0; try++ {
-		left, err := im.hand(ctx, batch)
+		left, err := im.sendOnce(ctx, batch)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -113,19 +114,19 @@ func (im *importer) deliver(ctx context.Context, batch []*Line) error {
 			return err
 		}
 		if len(left) < len(batch) {
-			deadline = time.Now().Add(patience) // it moves
+			deadline = time.Now().Add(retryLimit) // there was progress
 		}
 		if time.Now().Add(wait).After(deadline) {
-			return fmt.Errorf("line %d: given up after %s: %w", left[0].Number, patience, err)
+			return fmt.Errorf("line %d: gave up after %s: %w", left[0].Number, retryLimit, err)
 		}
-		im.bar.say(fmt.Sprintf("%s; trying again in %s", err, wait.Round(100*time.Millisecond)))
+		im.bar.warn(fmt.Sprintf("%s; retrying in %s", err, wait.Round(100*time.Millisecond)))
 		console.Pause(ctx, wait)
 		batch = left
 	}
 	return nil
 }
 
-// Results are the answer to a batch, one for each element.
+// Results is the response to a batch, with one result per element.
 type Results struct {
 	Results []struct {
 		Status  int             `json:"status"`
@@ -133,9 +134,9 @@ type Results struct {
 	} `json:"results"`
 }
 
-// hand makes one call for the batch, and returns the lines that are to be tried again. A batch that is
-// refused as a whole is halved until the line that the server cannot even read stands alone.
-func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err error) {
+// sendOnce makes one call for a batch and returns the lines to retry. If the server refuses the whole batch,
+// it halves the batch, until the line that the server cannot parse is alone.
+func (im *importer) sendOnce(ctx context.Context, batch []*Line) (left []*Line, err error) {
 	var answer Results
 	call, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -148,18 +149,18 @@ func (im *importer) hand(ctx context.Context, batch []*Line) (left []*Line, err 
 			return nil, nil
 		}
 		half := len(batch) / 2
-		first, err := im.hand(ctx, batch[:half])
+		first, err := im.sendOnce(ctx, batch[:half])
 		if err != nil {
 			return slices.Concat(first, batch[half:]), err
 		}
-		second, err := im.hand(ctx, batch[half:])
+		second, err := im.sendOnce(ctx, batch[half:])
 		return slices.Concat(first, second), err
 	}
 	if err != nil {
 		return batch, err
 	}
 	if len(answer.Results) != len(batch) {
-		return batch, fmt.Errorf("%s answered %d results for %d lines: it is not a dispatcher, or not this "+
+		return batch, fmt.Errorf("%s returned %d results for %d lines: it is no dispatcher, or another "+
 			"version", im.cl.Base, len(answer.Results), len(batch))
 	}
 	for i, r := range answer.Results {
@@ -198,34 +199,34 @@ func bodyOf(batch []*Line) json.RawMessage {
 func (im *importer) refused(line *Line, why *client.Problem) {
 	im.sum.Refused++
 	line.Problem = why
-	im.bad = append(im.bad, line)
+	im.refusals = append(im.refusals, line)
 }
 
-// writeRefusals writes down what was refused of a batch, in the order of its lines.
+// writeRefusals stores the refused lines of a batch in their order.
 func (im *importer) writeRefusals() error {
-	slices.SortFunc(im.bad, func(a, b *Line) int { return a.Number - b.Number })
-	for _, line := range im.bad {
-		if err := im.books.refuse(line); err != nil {
+	slices.SortFunc(im.refusals, func(a, b *Line) int { return a.Number - b.Number })
+	for _, line := range im.refusals {
+		if err := im.checkpoint.refuse(line); err != nil {
 			return err
 		}
 	}
-	im.bad = im.bad[:0]
+	im.refusals = im.refusals[:0]
 	return nil
 }
 
-// A Bar shows on a terminal how far an import is; elsewhere it only says what goes wrong.
+// Bar shows the progress of an import on a terminal. Elsewhere it prints only warnings.
 type Bar struct {
 	c       *console.Console
 	Bar     *console.Drawing
 	tracker *console.Tracker
-	// said is when a complaint was last shown.
-	said time.Time
+	// lastWarning is the time of the last warning.
+	lastWarning time.Time
 }
 
-// sayEvery bounds how often a complaint is repeated where nobody sees a bar.
-const sayEvery = 10 * time.Second
+// warnInterval is the minimum time between two warnings.
+const warnInterval = 10 * time.Second
 
-// NewBar begins to draw; lines is zero where nobody knows how many there are.
+// NewBar starts to draw. lines is the total, or zero if it is unknown; done is the last finished line.
 func NewBar(c *console.Console, lines, done int) *Bar {
 	b := &Bar{c: c}
 	if !c.ErrTerminal {
@@ -240,19 +241,19 @@ func NewBar(c *console.Console, lines, done int) *Bar {
 	return b
 }
 
-// At shows that everything up to the line is done.
+// At shows that all lines up to this one are finished.
 func (b *Bar) At(line int) {
 	if b.tracker != nil {
 		b.tracker.SetValue(int64(line))
 	}
 }
 
-// say shows what the import waits for.
-func (b *Bar) say(text string) {
-	if time.Since(b.said) < sayEvery {
+// warn prints why the import waits, at most once per warnInterval.
+func (b *Bar) warn(text string) {
+	if time.Since(b.lastWarning) < warnInterval {
 		return
 	}
-	b.said = time.Now()
+	b.lastWarning = time.Now()
 	if b.Bar != nil {
 		b.Bar.Log("%s", console.Printable(text))
 		return
@@ -260,11 +261,11 @@ func (b *Bar) say(text string) {
 	fmt.Fprintf(b.c.Err, "dispatcher: %s\n", console.Printable(text))
 }
 
-// End stops drawing; broken says that the import did not come to its end.
-func (b *Bar) End(broken bool) {
+// End stops drawing. failed says that the import stopped early.
+func (b *Bar) End(failed bool) {
 	if b.Bar == nil {
 		return
 	}
-	console.EndTracker(b.tracker, broken)
+	console.EndTracker(b.tracker, failed)
 	b.Bar.End()
 }

@@ -17,36 +17,36 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// A Source is the lines of an import. A file is read once before, so that its hash and the number of its
-// lines are known.
+// Source reads the lines of an import. OpenSource reads a file once in full, to compute its hash and the
+// number of its lines.
 type Source struct {
 	path string // "-" for the standard input
 	file *os.File
 	r    *bufio.Reader
-	// sum is the file's hash in hexadecimal. For the standard input, which cannot be read twice, seen takes
-	// its place: the hash of everything up to and with the line.
+	// sum is the file's SHA-256 in hexadecimal. The standard input cannot be read twice; its hash is seen, of
+	// everything up to the end of the current line.
 	sum  string
 	seen hash.Hash
-	// Lines is how many there are, zero for the standard input; at and offset are how many were read, and
-	// their bytes.
+	// Lines is the number of lines, zero for the standard input. at and offset are the lines and bytes read
+	// so far.
 	Lines  int
 	at     int
 	offset int64
 }
 
-// A Line is one line that is not blank.
+// Line is one line that is not blank.
 type Line struct {
 	Number int
 	Text   []byte
-	// after is where the next line begins.
+	// after is the offset of the next line.
 	after int64
 	// sent is Text with an idempotency key.
 	sent []byte
-	// Problem is why the line is not even tried, or was refused.
+	// Problem is why the line is not sent, or was refused; nil: neither.
 	Problem *client.Problem
 }
 
-// OpenSource opens what an import reads.
+// OpenSource opens a file, or the standard input if path is "-".
 func OpenSource(c *console.Console, path string) (*Source, error) {
 	s := &Source{path: path}
 	if path == "-" {
@@ -77,7 +77,7 @@ func OpenSource(c *console.Console, path string) (*Source, error) {
 	return s, nil
 }
 
-// newlines counts lines; open says that the last one has no end.
+// newlines counts lines. open: the last line has no newline.
 type newlines struct {
 	n    int
 	open bool
@@ -91,13 +91,14 @@ func (w *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Close closes the file.
 func (s *Source) Close() {
 	if s.file != nil {
-		s.file.Close() // it was only read
+		s.file.Close() // opened for reading, so no write can fail
 	}
 }
 
-// skip goes to the place that an earlier import reached.
+// skip continues after the line, at the offset, where an earlier import stopped.
 func (s *Source) skip(line int, offset int64) error {
 	if _, err := s.file.Seek(offset, io.SeekStart); err != nil {
 		return console.CannotRead(s.path, err)
@@ -107,7 +108,7 @@ func (s *Source) skip(line int, offset int64) error {
 	return nil
 }
 
-// Next returns the next line that is not blank; more is false at the end.
+// Next returns the next line that is not blank. more is false at the end.
 func (s *Source) Next() (line Line, more bool, err error) {
 	for {
 		text, tooLong, err := s.read()
@@ -141,7 +142,7 @@ func (s *Source) Next() (line Line, more bool, err error) {
 	}
 }
 
-// read returns a line with its end; of one that is too long, the beginning.
+// read returns a line with its newline. For a line that is too long, it returns the first maxLine bytes.
 func (s *Source) read() (text []byte, tooLong bool, err error) {
 	for {
 		part, err := s.r.ReadSlice('\n')
@@ -162,9 +163,9 @@ func (s *Source) read() (text []byte, tooLong bool, err error) {
 	}
 }
 
-// keyed returns the line with an idempotency key: its own, or one that is made for it and is the same
-// whenever the same source is read again. Everything else keeps its bytes.
-func (s *Source) keyed(line *Line) ([]byte, error) {
+// withKey returns the line with an idempotency key: its own, or one that is the same each time the same
+// source is read. All other bytes stay unchanged.
+func (s *Source) withKey(line *Line) ([]byte, error) {
 	at, end, given, err := findKey(line.Text)
 	if err != nil || given {
 		return line.Text, err
@@ -174,7 +175,7 @@ func (s *Source) keyed(line *Line) ([]byte, error) {
 		sum = hex.EncodeToString(s.seen.Sum(nil))
 	}
 	key := strconv.Quote("import-" + sum[:32] + "-" + strconv.Itoa(line.Number))
-	if end > at { // it stands there with nothing in it
+	if end > at { // the member exists and is null
 		return bytes.Join([][]byte{line.Text[:at], []byte(key), line.Text[end:]}, nil), nil
 	}
 	comma := []byte(",")
@@ -184,8 +185,8 @@ func (s *Source) keyed(line *Line) ([]byte, error) {
 	return bytes.Join([][]byte{[]byte(`{"idempotency_key":` + key), comma, line.Text[1:]}, nil), nil
 }
 
-// findKey looks for idempotency_key in a valid object: where its value begins and ends, and whether there is
-// one. A null is none.
+// findKey finds the member idempotency_key of a valid object. given reports a value other than null; at and
+// end are the position of a null, equal if the member is missing.
 func findKey(object []byte) (at, end int, given bool, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
@@ -212,17 +213,17 @@ func findKey(object []byte) (at, end int, given bool, err error) {
 	return at, end, false, nil
 }
 
-// A Batch are lines that can be sent, and how far the source was read for them.
+// Batch is a batch of lines that can be sent, and the progress of reading for it.
 type Batch struct {
 	Lines []*Line
 	Read  int
-	Last  *Line // nil: none was left
-	// More says that the source has not ended.
+	Last  *Line // the last line read; nil: the source had ended
+	// More: the source has not ended.
 	More bool
 }
 
-// Batch reads the next lines, at most so many that can be sent and about MaxBatch bytes of them; the others
-// go to refuse.
+// Batch reads the next lines until it has most lines that can be sent, or about MaxBatch bytes of them. It
+// passes the other lines to refuse.
 func (s *Source) Batch(most int, refuse func(*Line)) (b Batch, err error) {
 	for size := 0; len(b.Lines) < most && size < MaxBatch; {
 		line, found, err := s.Next()

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// judge compares what happened with what was foreseen, shows both, and says whether they agree.
-func (d *demo) judge(ctx context.Context) (bool, error) {
-	all, err := d.look(ctx) // whether they were foreseen or not
+// check compares the results with the plan, prints both, and reports whether they agree.
+func (d *demo) check(ctx context.Context) (bool, error) {
+	all, err := d.list(ctx) // includes callbacks that are not in the plan
 	if err != nil {
 		return false, err
 	}
@@ -30,7 +30,7 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 		}
 	}
 	if diverts == 0 {
-		wrong = append(wrong, "no callback was diverted, although pairs shared a lock key")
+		wrong = append(wrong, "no callback was postponed, although pairs shared a lock key")
 	}
 	wrong = append(append(wrong, d.shop.problems()...), d.resultProblems()...)
 	if len(all) != len(d.payments) { // such as a second result of the poll
@@ -40,22 +40,22 @@ func (d *demo) judge(ctx context.Context) (bool, error) {
 	d.showSummary(all, len(wrong) == 0)
 	fmt.Fprintln(d.c.Out)
 	if len(wrong) == 0 {
-		fmt.Fprintln(d.c.Out, d.c.Paint("Everything happened as foreseen.", console.Green, console.Bold))
+		fmt.Fprintln(d.c.Out, d.c.Paint("Everything happened as expected.", console.Green, console.Bold))
 		return true, nil
 	}
-	fmt.Fprintln(d.c.Out, d.c.Paint("Not everything happened as foreseen:", console.Red, console.Bold))
+	fmt.Fprintln(d.c.Out, d.c.Paint("Not everything happened as expected:", console.Red, console.Bold))
 	for _, line := range wrong {
 		fmt.Fprintln(d.c.Out, "  "+line)
 	}
 	return false, nil
 }
 
-// readAttempts reads everything about every payment.
+// readAttempts reads the final state and the attempts of each payment.
 func (d *demo) readAttempts(ctx context.Context, all map[string]client.Callback) error {
 	for i := range d.payments {
 		p := &d.payments[i]
 		p.seen = all[p.id]
-		if p.id == "" { // the result of a poll that has not ended
+		if p.id == "" { // the poll has not ended, so there is no result
 			continue
 		}
 		raw, err := remote.NewestAttempts(ctx, d.cl, p.id, 0)
@@ -63,13 +63,13 @@ func (d *demo) readAttempts(ctx context.Context, all map[string]client.Callback)
 			p.attempts, err = remote.DecodeAttempts(raw)
 		}
 		if err != nil {
-			return fmt.Errorf("look at the attempts of %s: %w", p.id, err)
+			return fmt.Errorf("list the attempts of %s: %w", p.id, err)
 		}
 	}
 	return nil
 }
 
-// problems says what is not as foreseen.
+// problems returns what differs from the plan.
 func (p *payment) problems() []string {
 	var list []string
 	refuse := func(format string, args ...any) {
@@ -80,15 +80,15 @@ func (p *payment) problems() []string {
 		refuse("is %s %s, not %s %s", cb.State, cb.Reason, s.state, s.reason)
 	}
 	if cb.AttemptCount != s.attempts {
-		refuse("has %d charged attempts, not %d", cb.AttemptCount, s.attempts)
+		refuse("has %d counted attempts, not %d", cb.AttemptCount, s.attempts)
 	}
 	if len(p.visits) != len(p.attempts) {
-		refuse("has %d attempts on record, and the receiver saw %d", len(p.attempts), len(p.visits))
+		refuse("has %d recorded attempts, but the receiver got %d", len(p.attempts), len(p.visits))
 	}
 	for i := 1; i < len(p.visits) && i <= len(s.tiers); i++ {
-		// The wait runs from the end of an attempt, which is after the shop began to see it.
+		// The wait starts at the end of an attempt, which is later than the shop's time of the request.
 		if gap := p.visits[i].Sub(p.visits[i-1]); gap < s.tiers[i-1] {
-			refuse("attempt %d came %s after the one before, which is too early for a tier of %s", i+1,
+			refuse("attempt %d came %s after the one before, too early for a tier of %s", i+1,
 				console.Brief(gap), console.Brief(s.tiers[i-1]))
 		}
 	}
@@ -98,9 +98,9 @@ func (p *payment) problems() []string {
 // showScenarios prints the final table.
 func (d *demo) showScenarios() {
 	fmt.Fprintln(d.c.Out)
-	t := d.c.NewTable("the shop", "callbacks", "attempts each", "diverts", "ended", "as foreseen")
+	t := d.c.NewTable("the shop", "callbacks", "attempts each", "postponed", "ended", "as expected")
 	for _, s := range scenarios() {
-		payments, asForeseen, attempts, diverts, ended := 0, 0, 0, 0, ""
+		payments, asExpected, attempts, diverts, ended := 0, 0, 0, 0, ""
 		for i := range d.payments {
 			p := &d.payments[i]
 			if p.scenario.name != s.name {
@@ -108,7 +108,7 @@ func (d *demo) showScenarios() {
 			}
 			payments++
 			if len(p.problems()) == 0 {
-				asForeseen++
+				asExpected++
 			}
 			attempts += p.seen.AttemptCount
 			diverts += p.seen.DivertCount
@@ -119,30 +119,30 @@ func (d *demo) showScenarios() {
 			}
 		}
 		colour := console.Green
-		if asForeseen < payments {
+		if asExpected < payments {
 			colour = console.Red
 		}
 		t.Row(s.name, payments, fmt.Sprintf("%.3g", float64(attempts)/float64(payments)), diverts,
 			d.c.Paint(ended, console.StateColour(s.state)),
-			d.c.Paint(fmt.Sprintf("%d of %d", asForeseen, payments), colour))
+			d.c.Paint(fmt.Sprintf("%d of %d", asExpected, payments), colour))
 	}
 	t.Render()
 }
 
-// showSummary prints the books: they must balance.
-func (d *demo) showSummary(all map[string]client.Callback, asForeseen bool) {
+// showSummary prints the totals. Accepted callbacks equal the sum of all states.
+func (d *demo) showSummary(all map[string]client.Callback, asExpected bool) {
 	states := map[client.State]int{}
 	for _, cb := range all {
 		states[cb.State]++
 	}
-	requests, asked := 0, len(d.asked().visits)
+	requests, polls := 0, len(d.poll().visits)
 	attempts, timed, late, worst := 0, 0, 0.0, 0.0
 	for i := range d.payments {
 		p := &d.payments[i]
 		requests += len(p.visits)
 		for _, a := range p.attempts {
 			attempts++
-			// Who waited for a lock was not late by the dispatcher's doing.
+			// The wait for a lock is no lateness of the dispatcher.
 			if p.seen.DivertCount == 0 {
 				timed++
 				late += a.LatenessMs
@@ -150,19 +150,19 @@ func (d *demo) showSummary(all map[string]client.Callback, asForeseen bool) {
 			}
 		}
 	}
-	requests -= asked
+	requests -= polls
 	open := len(all) - states["succeeded"] - states["dead"] - states["canceled"]
-	fmt.Fprintf(d.c.Out, "\n%d accepted, the poll and its result among them = %d succeeded + %d dead + %d "+
-		"canceled + %d open;\n"+
-		"%d attempts on record, %d requests at the shop and %d at the bank.\n",
-		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, requests, asked)
+	fmt.Fprintf(d.c.Out, "\n%d accepted, including the poll and its result = "+
+		"%d succeeded + %d dead + %d canceled + %d open;\n"+
+		"%d recorded attempts, %d requests at the shop and %d at the bank.\n",
+		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, requests, polls)
 	if timed > 0 {
 		early := ""
-		if asForeseen {
-			early = ", and none too early"
+		if asExpected {
+			early = ", none early"
 		}
-		fmt.Fprintf(d.c.Out, "Attempts started %.1f ms after they were due on average, %.1f ms at worst%s "+
-			"(those that waited for a lock left out).\n", late/float64(timed), worst, early)
+		fmt.Fprintf(d.c.Out, "Lateness of attempts: %.1f ms on average, %.1f ms at most%s "+
+			"(without those that waited for a lock).\n", late/float64(timed), worst, early)
 	}
 	fmt.Fprintf(d.c.Out, "The shop verified %d of %d signatures.\n", requests-d.shop.forged, requests)
 }
