@@ -376,9 +376,9 @@ func (t *tx) writeLanes(rows []endpointRow) error {
 			version = CASE WHEN i.version > 0 THEN i.version ELSE lanes.version END
 		FROM $i WHERE lanes.id = i.lane`, rows,
 		func(e *endpointRow) sqldb.Columns {
-			return append(boundFields(&e.Endpoint), calc("pause", func() int64 {
-				return lanePause(&e.Endpoint)
-			}), col("version", &e.laneVersion))
+			return append(boundFields(&e.Endpoint),
+				calc("pause", func() int64 { return lanePause(&e.Endpoint) }),
+				col("version", &e.laneVersion))
 		})
 	return named("write lanes of endpoints", err)
 }

@@ -69,9 +69,11 @@ func (t *tx) insertTargets(p *store.EventPlan) error {
 	_, err := sqldb.ExecRows(t.Tx, `INSERT INTO event_targets (event_id, endpoint_id, callback_id)
 		SELECT i.event_id, i.endpoint_id, i.callback_id FROM $i`, p.Targets,
 		func(e *store.EventTarget) sqldb.Columns {
-			return sqldb.Columns{calc("event_id", func() string {
-				return p.ID
-			}), col("endpoint_id", &e.EndpointID), col("callback_id", &e.CallbackID)}
+			return sqldb.Columns{
+				calc("event_id", func() string { return p.ID }),
+				col("endpoint_id", &e.EndpointID),
+				col("callback_id", &e.CallbackID),
+			}
 		})
 	return err
 }

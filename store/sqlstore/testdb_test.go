@@ -258,9 +258,8 @@ func stampAll(t *testing.T, db *DB, ids ...string) []*store.Stamped {
 func succeeded(s *store.Stamped) store.Result {
 	return store.Result{ID: s.ID, Fence: s.Fence, State: store.Succeeded, Charge: true,
 		Attempt: &store.Attempt{
-			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true, Class: store.ClassOK,
-			Status: 200,
-			DueAt:  testNow, StartedAt: testNow, EndedAt: testNow,
+			Trigger: store.BySchedule, Outcome: store.AttemptSucceeded, Charged: true,
+			Class: store.ClassOK, Status: 200, DueAt: testNow, StartedAt: testNow, EndedAt: testNow,
 		}}
 }
 
@@ -272,21 +271,18 @@ func newDrafts(n int, now int64) []store.Draft {
 	for i := range drafts {
 		drafts[i] = store.Draft{
 			Callback: store.Callback{
-				ID: ulid.MustNew(ulid.Timestamp(time.Now()), entropy).String(), Project: store.DefaultProject,
-				Kind: store.Notify,
-				URL:  "https://shop.example/notify", Method: "POST", Topic: "payment.succeeded",
-				Ref:  fmt.Sprint("order-", i),
-				Lane: fmt.Sprint("lane-", i%10), Labels: map[string]string{"channel": "alipay"},
+				ID:      ulid.MustNew(ulid.Timestamp(time.Now()), entropy).String(),
+				Project: store.DefaultProject, Kind: store.Notify, State: store.Scheduled,
+				URL: "https://shop.example/notify", Method: "POST", ContentType: "application/json",
+				Topic: "payment.succeeded", Ref: fmt.Sprint("order-", i), Lane: fmt.Sprint("lane-", i%10),
+				Labels: map[string]string{"channel": "alipay"},
 				Policy: store.Policy{Name: "payment", Timeout: 15 * time.Second, RetryAfterCap: time.Hour,
 					Tiers: []time.Duration{
 						15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-						30 * time.Minute,
-						time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour,
+						30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour,
 					}},
-				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled,
-				Trigger: store.BySchedule,
-				DueAt:   now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now,
-				ContentType: "application/json",
+				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", Trigger: store.BySchedule,
+				DueAt: now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now,
 			},
 			Body: body,
 		}
