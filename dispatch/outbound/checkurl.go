@@ -71,6 +71,7 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// portOf returns the port of a URL, or the default port of its scheme.
 func portOf(u *url.URL) (uint16, error) {
 	text := u.Port()
 	if text == "" {
@@ -112,7 +113,8 @@ func asciiHost(host string) (string, error) {
 	return ascii, nil
 }
 
-// checkHost checks a host in its normalized form.
+// checkHost checks a host in its normalized form. An allowlisted name passes; the dialer checks the addresses
+// that it resolves to.
 func (g *Guard) checkHost(host string, port uint16) error {
 	if err := g.checkLocalName(host); err != nil {
 		return err
@@ -148,6 +150,7 @@ const (
 	addressHint = "; add its address to egress_allow to permit it: "
 )
 
+// checkLiteral checks an address in a URL. The error says why the guard refuses it.
 func (g *Guard) checkLiteral(addr netip.Addr, port uint16) error {
 	if g.isOwn(addr.Unmap(), port) {
 		return refusal("host and port are the dispatcher's own; it never sends to itself")

@@ -164,6 +164,8 @@ func isTimeout(a *attempt, err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout() || errors.Is(a.Err(), context.DeadlineExceeded)
 }
 
+// timeoutFailure names the part of the attempt that timed out. If the request may have been sent, the
+// outcome is unknown.
 func timeoutFailure(a *attempt) failure {
 	if a.gotConn {
 		return failure{

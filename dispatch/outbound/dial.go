@@ -215,6 +215,8 @@ func dialSerial(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net
 	return nil, firstErr
 }
 
+// dialOne dials one address within its part of the remaining time. left is the number of addresses not yet
+// tried.
 func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		part := max(time.Until(deadline)/time.Duration(left), minDialTimeout)

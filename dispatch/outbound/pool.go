@@ -156,6 +156,7 @@ func (p *pool) closeIdle() {
 	}
 }
 
+// removeAll empties the pool and stops the timer. The caller closes the connections outside of the lock.
 func (p *pool) removeAll() (all []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

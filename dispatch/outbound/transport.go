@@ -39,6 +39,9 @@ func newTransport(d *dialer, maxIdlePerHost int) *transport {
 
 // RoundTrip sends the request of an attempt, whose context it must have. A request with Close uses a new
 // connection.
+//
+// If the receiver has closed an idle connection, the attempt fails. RoundTrip does not repeat the request on
+// another connection, because the receiver may have read it. Response.Stale lets the caller decide.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req.Context())
 	if err := a.Err(); err != nil {

@@ -37,6 +37,8 @@ func (t *bodyTest) CheckSetting(s parse.Setting) {
 	}
 }
 
+// match reports whether the body passes the test. It is false if the body cannot be tested, except for
+// wechat-v3.
 func (t *bodyTest) match(d *Document) bool {
 	if t.weChatV3 {
 		return d.Broken != "" || !d.hasOtherCode()

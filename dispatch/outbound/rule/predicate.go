@@ -123,6 +123,8 @@ func (o scalar) MarshalJSON() ([]byte, error) {
 // ReadSetting parses an operand.
 func (o *scalar) ReadSetting(s parse.Setting) { o.read(s) }
 
+// read parses an operand and reports whether it is valid. Numbers are kept as decimals with all their
+// digits.
 func (o *scalar) read(s parse.Setting) (ok bool) {
 	o.kind, o.text = parse.KindOf(s.Raw), s.Plain()
 	switch o.kind {
@@ -189,6 +191,7 @@ func (ps Predicates) eval(d *Document, enough truth) truth {
 	return most
 }
 
+// eval returns the truth of one predicate, see Predicates.eval.
 func (p *Predicate) eval(d *Document, enough truth) truth {
 	switch {
 	case p.Status != nil:

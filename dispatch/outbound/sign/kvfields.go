@@ -68,6 +68,8 @@ func readFields(contentType string, body []byte) (*kvFields, error) {
 	return f, nil
 }
 
+// kvFormOf returns the format of a body by its content type, or by its first character if the type is
+// unknown.
 func kvFormOf(contentType string, body []byte) kvForm {
 	mediaType, _, _ := strings.Cut(contentType, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))

@@ -26,6 +26,7 @@ const (
 	keyWritten macKey = "written"
 )
 
+// sum returns the HMAC-SHA256 of the parts with the selected key.
 func (k macKey) sum(key []byte, parts ...[]byte) []byte {
 	if k == keyWritten {
 		key = []byte(FormatSecret(key))
@@ -130,6 +131,8 @@ func (s *timestampedMAC) value(key []byte, seconds string, body []byte) string {
 	return hex.EncodeToString(s.Key.sum(key, []byte(seconds+"."), body))
 }
 
+// sign puts the timestamp and one v1 for each secret into the header, so a receiver can verify with any of
+// them.
 func (s *timestampedMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	value := "t=" + r.Seconds
 	for i := range r.Secrets {
@@ -141,6 +144,7 @@ func (s *timestampedMAC) sign(_ *Cache, r *Request) (Signature, error) {
 	}, nil
 }
 
+// verify accepts any v1 of the header that matches, if the timestamp is within the tolerance.
 func (s *timestampedMAC) verify(in *receivedRequest) error {
 	var seconds string
 	var macs []string

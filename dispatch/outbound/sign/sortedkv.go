@@ -72,6 +72,8 @@ type (
 	hashOption string
 )
 
+// newSortedKV returns the signer with the defaults of an algorithm. rsa2 has no key suffix, and excludes
+// sign_type.
 func newSortedKV(alg string) *sortedKV {
 	o := &sortedKV{
 		Type: SortedKV, Alg: alg, Exclude: []excluded{"sign"}, KeySuffix: "&key=", Case: "upper",

@@ -75,6 +75,7 @@ func signV1(r *Request) (Signature, error) {
 	return Signature{Standard: string(out), KeyID: keyIDs(r.Secrets)}, nil
 }
 
+// appendMAC appends the base64 of HMAC-SHA256 over "id.seconds.body" to out.
 func appendMAC(out, secret []byte, id, seconds string, body []byte) []byte {
 	// The head is copied into one buffer on the stack, so that no string is converted to a slice on the heap.
 	var room [128]byte

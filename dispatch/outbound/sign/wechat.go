@@ -63,6 +63,8 @@ func (*weChat) defaults() options { return newWeChat() }
 
 func (*weChat) use() string { return UseRSA }
 
+// sign signs with the current secret only. The serial number that it sends is the label of the secret, or
+// else its ID.
 func (s *weChat) sign(c *Cache, r *Request) (Signature, error) {
 	present := &r.Secrets[0]
 	key, err := c.rsaKey(present.Key)
