@@ -13,8 +13,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Case 81: with pan_guard a receiver gets every byte, and nothing that is shown has a card number, neither
-// the body nor what the receiver answered; and the page says so. Without it all is shown as it is.
+// TestCase81CardNumbersAreMaskedWhereBodiesAreShown checks that with pan_guard the receiver gets the whole
+// body, and that API and pages mask card numbers in the body and the response. The page says so. Without
+// pan_guard nothing is masked.
 func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 	t.Parallel()
 	const card, masked = "4111111111111111", "411111******1111"
@@ -42,12 +43,10 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			if guard == "off" {
 				want, unwanted = card, masked
 			}
-			shown := map[string]string{
-				"attempts": string(r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/attempts", nil,
-					nil)),
-			}
+			attempts := r.Call(t, http.MethodGet, remote.CallbackPath(cb.ID)+"/attempts", nil, nil)
+			texts := map[string]string{"attempts": string(attempts)}
 			for _, page := range []string{"", "/attempts/1"} {
-				shown["page "+page] = r.Page(t, "/callbacks/"+cb.ID+page)
+				texts["page "+page] = r.Page(t, "/callbacks/"+cb.ID+page)
 			}
 			api, err := client.New(client.Options{URL: r.Client.Base, Key: r.Settings.AdminKey})
 			if err != nil {
@@ -55,14 +54,14 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 			}
 			payload, err := api.Payload(t.Context(), cb.ID)
 			if err != nil || payload.Masked != (guard == "mask") {
-				t.Errorf("the payload is said to be masked: %t (%v)", payload.Masked, err)
+				t.Errorf("payload.Masked is %t (%v)", payload.Masked, err)
 			}
-			shown["payload"] = string(payload.Body)
-			says := map[string]int{"off": 0, "mask": 2}[guard]
-			if n := strings.Count(shown["page "], "contain them in full"); n != says {
-				t.Errorf("the page says %d times that card numbers are masked", n)
+			texts["payload"] = string(payload.Body)
+			hints := map[string]int{"off": 0, "mask": 2}[guard]
+			if n := strings.Count(texts["page "], "contain them in full"); n != hints {
+				t.Errorf("the page has %d hints that card numbers are masked", n)
 			}
-			for what, text := range shown {
+			for what, text := range texts {
 				if !strings.Contains(text, want) || strings.Contains(text, unwanted) {
 					t.Errorf("%s: %s", what, text)
 				}

@@ -10,30 +10,31 @@ import (
 )
 
 const (
-	// collectAfter is how much may be allocated at least between two garbage collections. What lives in a
-	// dispatcher without a backlog is some 10 MB; collecting each time that has doubled takes a tenth of all
-	// its time.
-	collectAfter = 64 << 20
-	// collectorEvery is how often what lives is looked at.
-	collectorEvery = time.Second
+	// minGrowth is the minimum growth of the heap between two garbage collections. A dispatcher without a
+	// backlog has about 10 MB of live data. With Go's default, a collection at each doubling, collecting
+	// takes 10 % of the process's time.
+	minGrowth = 64 << 20
+	// collectorInterval is how often the live heap is read.
+	collectorInterval = time.Second
 )
 
-// tendCollector keeps the garbage collector's target at twice what lives, as Go does, but no less than
-// collectAfter above it, until ctx ends. With GOGC set it does nothing: then somebody knows better.
-func tendCollector(ctx context.Context) error {
+// tuneCollector sets GOGC until ctx ends, so that the heap can grow by 100 %, as in Go, or by minGrowth if
+// that is more. It does nothing if the variable GOGC is set.
+func tuneCollector(ctx context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	ticker := time.NewTicker(collectorEvery)
+	ticker := time.NewTicker(collectorInterval)
 	defer ticker.Stop()
-	at := 0
+	current := 0
 	for {
 		metrics.Read(live)
-		// Setting it stops the world for a moment, so that small differences are left alone.
-		if want := collectorPercent(live[0].Value.Uint64()); math.Abs(float64(want-at)) > float64(at)/10 {
+		// Ignore small changes: SetGCPercent stops the world for a moment.
+		want := collectorPercent(live[0].Value.Uint64())
+		if math.Abs(float64(want-current)) > float64(current)/10 {
 			debug.SetGCPercent(want)
-			at = want
+			current = want
 		}
 		select {
 		case <-ctx.Done():
@@ -43,11 +44,11 @@ func tendCollector(ctx context.Context) error {
 	}
 }
 
-// collectorPercent is by how much the heap may grow between collections when so many bytes live.
+// collectorPercent returns GOGC for a live heap in bytes.
 func collectorPercent(live uint64) int {
 	const most = 1000
 	if live == 0 {
 		return most
 	}
-	return int(min(max(collectAfter*100/live, 100), most))
+	return int(min(max(minGrowth*100/live, 100), most))
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// completeKeys fills in the keys that the settings leave empty. On SQLite they are read from the data
-// directory, and made there at the first start; with PostgreSQL the settings have been refused without them.
+// completeKeys fills in keys that the settings leave empty. With SQLite it reads them from the data
+// directory, where the first start generates them. With PostgreSQL both are required, so nothing is missing
+// here.
 func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) error {
 	if len(s.MasterKey) == 0 {
-		key, _, err := keepKey(filepath.Join(s.DataDir, config.MasterKeyFile), log, config.NewMasterKey)
+		key, _, err := readOrMakeKey(filepath.Join(s.DataDir, config.MasterKeyFile), log, config.NewMasterKey)
 		if err != nil {
 			return fmt.Errorf("master key: %w", err)
 		}
@@ -32,7 +33,7 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 		return nil
 	}
 	path := filepath.Join(s.DataDir, config.AdminKeyFile)
-	key, made, err := keepKey(path, log, config.NewAdminKey)
+	key, made, err := readOrMakeKey(path, log, config.NewAdminKey)
 	if err != nil {
 		return fmt.Errorf("admin key: %w", err)
 	}
@@ -43,22 +44,22 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 	if !made {
 		return nil
 	}
-	log.Info("admin key was made", "file", path)
-	// Only a person may see it, and only now: a log that is collected somewhere is no place for a key.
+	log.Info("generated admin key", "file", path)
+	// Print the key only on a terminal and only now: logs are collected, and a key must not be in them.
 	if c.ErrTerminal {
-		fmt.Fprintf(c.Err, "\n  admin key (shown once, kept in %s): %s\n\n", path, key)
+		fmt.Fprintf(c.Err, "\n  admin key (printed once, stored in %s): %s\n\n", path, key)
 	}
 	return nil
 }
 
-// keepKey returns the key in the file, which is made if it is missing, and says whether it was.
-func keepKey(path string, log *slog.Logger, make func() string) (key string, made bool, err error) {
-	// Two tries: another process may make the file between our look and our link.
+// readOrMakeKey returns the key in a file. It generates a missing one and reports that.
+func readOrMakeKey(path string, log *slog.Logger, make func() string) (key string, made bool, err error) {
+	// Try twice: another process may create the file between the read and the link.
 	for range 2 {
 		key, err = config.ReadSecretFile(path)
 		if err == nil {
 			if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-				log.Warn("key file can be read by others; chmod it to 600", "file", path)
+				log.Warn("key file is readable by other users; set its mode to 600", "file", path)
 			}
 			return key, false, nil
 		}
@@ -77,8 +78,8 @@ func keepKey(path string, log *slog.Logger, make func() string) (key string, mad
 	return "", false, err
 }
 
-// writeKey writes a new file, mode 0600, complete and on disk before it has its name: a master key that is
-// half written or lost with the power would make every stored secret unreadable.
+// writeKey writes a new file with mode 0600. It syncs the content before the file gets its name: a master key
+// that is incomplete or lost in a power failure would make all stored secrets unreadable.
 func writeKey(path, key string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.new")
 	if err != nil {

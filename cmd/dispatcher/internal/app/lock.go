@@ -17,21 +17,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// LockFileName is the file in the data directory that the owner of the embedded index holds.
+// LockFileName is the file in the data directory that the owner of the embedded index locks.
 const LockFileName = "dispatcher.lock"
 
-// errIndexTaken is the one line that a second owner of an embedded index gets.
-var errIndexTaken = errors.New("another dispatcher runs with the embedded index on this database; more " +
-	"processes need redis_url")
+// errIndexTaken is the error of a second process with the embedded index.
+var errIndexTaken = errors.New("another dispatcher runs with the embedded index on this database; " +
+	"set redis_url to run several processes")
 
-// An indexLock says that this process alone owns the embedded index. The zero value is a lock on nothing.
+// indexLock is the proof that this process alone owns the embedded index. The zero value locks nothing.
 type indexLock struct {
 	files    []*os.File
 	postgres *postgresLock
 }
 
-// acquireIndexLock takes what the settings ask for: nothing with Redis, an advisory lock with PostgreSQL,
-// files with SQLite. Its error is errIndexTaken if another process is the owner.
+// acquireIndexLock locks nothing with Redis, an advisory lock with PostgreSQL, and files with SQLite. Its
+// error is errIndexTaken if another process is the owner.
 func acquireIndexLock(ctx context.Context, s *config.Settings, log *slog.Logger) (*indexLock, error) {
 	l := &indexLock{}
 	if !s.Embedded() {
@@ -47,7 +47,7 @@ func acquireIndexLock(ctx context.Context, s *config.Settings, log *slog.Logger)
 	}
 	paths := []string{filepath.Join(s.DataDir, LockFileName)}
 	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
-		// The database is elsewhere: two data directories must not share it.
+		// The database is outside the data directory: two data directories must not share it.
 		paths = append(paths, path+".lock")
 	}
 	for _, path := range paths {
@@ -64,7 +64,7 @@ func acquireIndexLock(ctx context.Context, s *config.Settings, log *slog.Logger)
 	return l, nil
 }
 
-// run watches the lock until ctx ends; its error is that the lock was lost to another process.
+// run watches the lock until ctx ends. It fails if another process got the lock.
 func (l *indexLock) run(ctx context.Context) error {
 	if l.postgres == nil {
 		<-ctx.Done()
@@ -73,7 +73,7 @@ func (l *indexLock) run(ctx context.Context) error {
 	return l.postgres.run(ctx)
 }
 
-// release gives the lock up. The files stay: removing them would let two processes lock two files of one
+// release unlocks. It does not delete the files: otherwise two processes could lock two files with the same
 // name.
 func (l *indexLock) release() {
 	for _, f := range l.files {
@@ -84,53 +84,54 @@ func (l *indexLock) release() {
 	}
 }
 
-// A postgresLock is a session's advisory lock on a connection of its own. It is lost with the connection;
-// then it is taken again, unless another process was faster.
+// postgresLock is an advisory lock of a session on its own connection. PostgreSQL releases the lock when the
+// connection breaks. run then acquires it again, unless another process was faster.
 type postgresLock struct {
 	url  string
 	log  *slog.Logger
 	conn *pgx.Conn
 }
 
-// postgresLockClass is the first half of the advisory lock's key; the schema is the second, so that
-// dispatchers in two schemas of one database do not exclude each other.
+// postgresLockClass is the first half of the lock's key. The schema is the second half, so that dispatchers
+// in two schemas of a database do not exclude each other.
 const postgresLockClass = 0x64697370
 
-// How often a held lock is looked after, how long one statement may take, and how long a lock that is taken
-// is asked for again: the session of a process that was killed a moment ago lives until the server has
-// noticed.
+// lockCheck is the interval of checks of the lock, and lockTimeout limits one statement. lockRetry is how
+// long acquire retries a lock that is taken, because PostgreSQL takes a moment to notice that the process of
+// a session was killed. lockPause is the time between two tries.
 const (
-	lockCheck    = 5 * time.Second
-	lockTimeout  = 10 * time.Second
-	lockPatience = 2 * time.Second
-	lockPause    = 100 * time.Millisecond
+	lockCheck   = 5 * time.Second
+	lockTimeout = 10 * time.Second
+	lockRetry   = 2 * time.Second
+	lockPause   = 100 * time.Millisecond
 )
 
 func (p *postgresLock) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout,
-		errors.New("the database did not answer in time"))
+		errors.New("the database did not respond in time"))
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.url)
 	if err != nil {
 		return fmt.Errorf("connect for the lock of the embedded index: %w", err)
 	}
+	deadline := time.Now().Add(lockRetry)
 	err = tryLock(ctx, conn)
-	for deadline := time.Now().Add(lockPatience); errors.Is(err, errIndexTaken) &&
-		time.Now().Before(deadline); err = tryLock(ctx, conn) {
+	for errors.Is(err, errIndexTaken) && time.Now().Before(deadline) {
 		console.Pause(ctx, lockPause)
+		err = tryLock(ctx, conn)
 	}
 	if err != nil {
 		closeErr := conn.Close(context.WithoutCancel(ctx))
 		if errors.Is(err, errIndexTaken) {
 			return err
 		}
-		return fmt.Errorf("take the lock of the embedded index: %w", errors.Join(err, closeErr))
+		return fmt.Errorf("acquire the lock of the embedded index: %w", errors.Join(err, closeErr))
 	}
 	p.conn = conn
 	return nil
 }
 
-// tryLock takes the lock for the connection, or says that another one has it.
+// tryLock acquires the lock for the connection, or returns errIndexTaken.
 func tryLock(ctx context.Context, conn *pgx.Conn) error {
 	var taken bool
 	err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1, hashtext(coalesce(current_schema(), '')))`,
@@ -153,20 +154,20 @@ func (p *postgresLock) run(ctx context.Context) error {
 		if p.alive(ctx) {
 			continue
 		}
-		// The fence in SQL keeps two owners from committing each other's results; this ends the second one.
+		// Two owners cannot commit each other's results: the fence in SQL prevents that. This ends the second
+		// owner.
 		switch err := p.acquire(ctx); {
 		case err == nil:
-			p.log.Warn("lock of the embedded index was lost with its connection and is held again")
+			p.log.Warn("connection of the index lock was lost, lock acquired again")
 		case errors.Is(err, errIndexTaken):
 			return err
 		case ctx.Err() == nil:
-			p.log.Warn("lock of the embedded index is not held while the database cannot be reached", "error",
-				err)
+			p.log.Warn("index lock is lost until the database is reachable", "error", err)
 		}
 	}
 }
 
-// alive says whether the connection, and so the lock, is still there. A dead connection is closed.
+// alive reports whether the connection, and with it the lock, still exists. It closes a dead connection.
 func (p *postgresLock) alive(ctx context.Context) bool {
 	if p.conn == nil {
 		return false

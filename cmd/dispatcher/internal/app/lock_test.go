@@ -25,7 +25,7 @@ func TestOneOwnerPerEmbeddedIndex(t *testing.T) {
 		"same data directory": {DataDir: first.DataDir},
 		"same database":       {DataDir: t.TempDir(), DatabaseURL: "sqlite:" + shared},
 	} {
-		held, err := acquireIndexLock(t.Context(), first, discard)
+		lock, err := acquireIndexLock(t.Context(), first, discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,40 +35,40 @@ func TestOneOwnerPerEmbeddedIndex(t *testing.T) {
 		withRedis := *second
 		withRedis.RedisURL = "redis://h"
 		if _, err := acquireIndexLock(t.Context(), &withRedis, discard); err != nil {
-			t.Errorf("%s: with Redis there is nothing to lock, but: %v", name, err)
+			t.Errorf("%s: with Redis, the lock failed: %v", name, err)
 		}
-		held.release()
+		lock.release()
 		again, err := acquireIndexLock(t.Context(), second, discard)
 		if err != nil {
-			t.Fatalf("%s: after the first owner's end: %v", name, err)
+			t.Fatalf("%s: after the first owner released the lock: %v", name, err)
 		}
 		again.release()
 	}
 }
 
-// complete gives settings their keys, on a terminal that a person looks at or in a pipe, and returns what was
-// shown.
-func complete(s *config.Settings, person bool) (string, error) {
+// complete completes the keys of settings and returns the output. terminal: the output is a terminal.
+func complete(s *config.Settings, terminal bool) (string, error) {
 	term := new(cmdtest.Program).Terminal()
-	term.ErrTerminal = person
+	term.ErrTerminal = terminal
 	err := completeKeys(&term.Console, s, NewLogger(&term.Console,
 		&config.Settings{LogFormat: "json", LogLevel: "info"}))
 	return term.Stdout.String() + term.Stderr.String(), err
 }
 
-// Keys are made once, kept private, and shown once to a person; a pipe sees none.
+// TestKeysAreMadeOnceAndKeptPrivate checks that only a terminal shows the generated admin key, and only once.
 func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 	t.Parallel()
-	for _, person := range []bool{true, false} {
+	for _, terminal := range []bool{true, false} {
 		dir := t.TempDir()
 		first, second := &config.Settings{DataDir: dir}, &config.Settings{DataDir: dir}
-		shown, err := complete(first, person)
+		printed, err := complete(first, terminal)
 		if err != nil || len(first.MasterKey) != 1 || len(first.AdminKey) < 30 {
-			t.Fatalf("made %d master keys and an admin key of %d characters: %v", len(first.MasterKey),
-				len(first.AdminKey), err)
+			t.Fatalf("got %d master keys and an admin key of %d characters: %v",
+				len(first.MasterKey), len(first.AdminKey), err)
 		}
-		if strings.Contains(shown, first.AdminKey) != person || strings.Contains(shown, first.MasterKey[0]) {
-			t.Errorf("showed %q", shown)
+		if strings.Contains(printed, first.AdminKey) != terminal ||
+			strings.Contains(printed, first.MasterKey[0]) {
+			t.Errorf("printed %q", printed)
 		}
 		for _, name := range []string{config.AdminKeyFile, config.MasterKeyFile} {
 			info, err := os.Stat(filepath.Join(dir, name))
@@ -76,10 +76,10 @@ func TestKeysAreMadeOnceAndKeptPrivate(t *testing.T) {
 				t.Errorf("%s: %v %v", name, info.Mode(), err)
 			}
 		}
-		shown, err = complete(second, person)
-		if err != nil || shown != "" || second.AdminKey != first.AdminKey ||
+		printed, err = complete(second, terminal)
+		if err != nil || printed != "" || second.AdminKey != first.AdminKey ||
 			second.MasterKey[0] != first.MasterKey[0] {
-			t.Errorf("the second start has other keys, or showed %q: %v", shown, err)
+			t.Errorf("the second start has other keys, or printed %q: %v", printed, err)
 		}
 		left, err := os.ReadDir(dir)
 		if err != nil || len(left) != 2 {
@@ -97,21 +97,21 @@ func TestGivenKeysAreNotStored(t *testing.T) {
 	cmdtest.IsEmpty(t, s.DataDir)
 }
 
-func TestADamagedMasterKeyIsRefused(t *testing.T) {
+func TestShortMasterKeyFileIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{DataDir: filepath.Dir(cmdtest.WriteFile(t, config.MasterKeyFile, "c2hvcnQ=\n"))}
 	if _, err := complete(s, false); err == nil {
-		t.Error("a short master key was taken")
+		t.Error("a short master key was accepted")
 	}
 }
 
-func TestAShortAdminKeyInItsFileIsRefused(t *testing.T) {
+func TestShortAdminKeyFileIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &config.Settings{DataDir: filepath.Dir(
 		cmdtest.WriteFile(t, config.AdminKeyFile, "hidden-short-key\n"))}
 	_, err := complete(s, false)
 	usage, ok := errors.AsType[*console.UsageError](err)
-	if !ok || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 of at least 24") ||
+	if !ok || len(usage.Lines) != 1 || !strings.Contains(err.Error(), "16 characters") ||
 		strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v", err)
 	}
@@ -131,7 +131,7 @@ func TestOneOwnerPerEmbeddedIndexOnPostgres(t *testing.T) {
 	if _, err := acquireIndexLock(t.Context(), s, discard); !errors.Is(err, errIndexTaken) {
 		t.Errorf("a second owner got %v", err)
 	}
-	// The lock goes with its connection, and is taken again.
+	// The lock ends with its connection. acquire gets it again.
 	conn, err := pgx.Connect(t.Context(), s.DatabaseURL)
 	if err != nil {
 		t.Fatal(err)
@@ -143,19 +143,19 @@ func TestOneOwnerPerEmbeddedIndexOnPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first.postgres.alive(t.Context()) {
-		t.Error("a cut connection counts as alive")
+		t.Error("a broken connection counts as alive")
 	}
 	var second *indexLock
-	testserver.Until(t, "the lock is free after the cut", func() bool {
+	testserver.Until(t, "the lock is free after the connection broke", func() bool {
 		second, err = acquireIndexLock(t.Context(), s, discard)
 		return err == nil
 	})
 	if err := first.postgres.acquire(t.Context()); !errors.Is(err, errIndexTaken) {
-		t.Errorf("the first owner took it back from the second: %v", err)
+		t.Errorf("the first owner got the lock of the second: %v", err)
 	}
 	second.release()
 	if err := first.postgres.acquire(t.Context()); err != nil || !first.postgres.alive(t.Context()) {
-		t.Errorf("it cannot be taken again: %v", err)
+		t.Errorf("the free lock cannot be acquired: %v", err)
 	}
 	first.release()
 }

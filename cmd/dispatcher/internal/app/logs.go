@@ -15,8 +15,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// NewLogger returns the logger that the settings ask for; it writes to the console's error output. Errors and
-// other texts pass the settings' scrubber, so that no driver can put a password into the log.
+// NewLogger returns the logger of the settings, which writes to the console's error output. It masks the
+// settings' secrets in texts and errors, so that no driver can log a password.
 func NewLogger(c *console.Console, s *config.Settings) *slog.Logger {
 	level, err := config.LogLevel(s.LogLevel)
 	if err != nil {
@@ -34,7 +34,7 @@ func NewLogger(c *console.Console, s *config.Settings) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(c.Err, &slog.HandlerOptions{Level: level, ReplaceAttr: clean}))
 }
 
-// scrubAttr takes secrets out of a text or an error, and prints durations as they are written in settings.
+// scrubAttr masks secrets in a text or an error, and formats durations as texts.
 func scrubAttr(s *config.Settings, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:
@@ -49,8 +49,8 @@ func scrubAttr(s *config.Settings, a slog.Attr) slog.Attr {
 	return a
 }
 
-// AdoptLibraries sends what libraries print by themselves to the program's own log, at debug: net/http tells
-// of answers that nobody asked for, and go-redis repeats what its callers are told anyway.
+// AdoptLibraries sends the output of libraries to the program's log at level debug: net/http prints
+// unsolicited responses, and go-redis prints errors that it also returns.
 func AdoptLibraries(log *slog.Logger) {
 	l := libraryLog{log}
 	stdlog.SetFlags(0)
@@ -58,14 +58,14 @@ func AdoptLibraries(log *slog.Logger) {
 	redis.SetLogger(l)
 }
 
-// A libraryLog is where libraries print to.
+// libraryLog receives the output of libraries.
 type libraryLog struct{ log *slog.Logger }
 
-// Write logs a line of the standard logger, without what net/http quotes of answers that nobody asked for: a
-// receiver may repeat a secret in one.
+// Write logs a line of the standard logger. It drops what net/http quotes of an unsolicited response: a
+// receiver may put a secret into one.
 func (l libraryLog) Write(p []byte) (int, error) {
 	text, _, _ := strings.Cut(strings.TrimSpace(string(p)), " starting with ")
-	l.log.Debug("library", "text", text)
+	l.log.Debug("library message", "text", text)
 	return len(p), nil
 }
 

@@ -18,10 +18,10 @@ func TestLogFormats(t *testing.T) {
 		terminal bool
 		json     bool
 	}{
-		"json where nobody looks":  {config.Settings{LogLevel: "info"}, false, true},
-		"text on a terminal":       {config.Settings{LogLevel: "info"}, true, false},
-		"json because it was said": {config.Settings{LogLevel: "info", LogFormat: "json"}, true, true},
-		"text because it was said": {config.Settings{LogLevel: "info", LogFormat: "text"}, false, false},
+		"json without a terminal": {config.Settings{LogLevel: "info"}, false, true},
+		"text on a terminal":      {config.Settings{LogLevel: "info"}, true, false},
+		"json by setting":         {config.Settings{LogLevel: "info", LogFormat: "json"}, true, true},
+		"text by setting":         {config.Settings{LogLevel: "info", LogFormat: "text"}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -57,13 +57,13 @@ func TestLogsShowNoSecrets(t *testing.T) {
 	}
 }
 
-// What a receiver sends unasked is not logged, at any level: it may repeat a secret.
-func TestUnaskedAnswersAreNotQuoted(t *testing.T) {
+// TestUnsolicitedResponsesAreNotQuoted checks a log line of net/http: such a response may contain a secret.
+func TestUnsolicitedResponsesAreNotQuoted(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	line :=
-		`Unsolicited response received on idle HTTP channel starting with "HTTP/1.1 200 OK whsec_c2VjcmV0"; err=<nil>` + "\n"
+	line := "Unsolicited response received on idle HTTP channel starting with " +
+		`"HTTP/1.1 200 OK whsec_c2VjcmV0"; err=<nil>` + "\n"
 	if n, err := (libraryLog{log}).Write([]byte(line)); n != len(line) || err != nil {
 		t.Fatalf("wrote %d of %d, %v", n, len(line), err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
 	var c struct {
 		Serve   app.ServeCommand   `cmd:""`
@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t) }
 
-// When they were applied is no time of a transcript.
-func TestMigrationsSayWhenTheyWereApplied(t *testing.T) {
+// TestMigrationTimes checks the time of a migration, which a transcript cannot contain.
+func TestMigrationTimes(t *testing.T) {
 	t.Parallel()
 	dir, term := t.TempDir(), program.Terminal()
 	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir", dir)

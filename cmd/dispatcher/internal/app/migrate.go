@@ -11,13 +11,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 )
 
-// MigrateCommand brings the SQL schema up to date, apart from a server.
+// MigrateCommand applies the SQL migrations without a server.
 type MigrateCommand struct {
 	config.Flags
-	Status bool `help:"Only show which migrations are applied; exit with 1 if one is not."`
+	Status bool `help:"Only show which migrations are applied; exit with 1 if any is not."`
 }
 
-// Run applies the migrations, or shows them.
+// Run applies the migrations or prints their status.
 func (cmd *MigrateCommand) Run(ctx context.Context, c *console.Console) error {
 	l, err := config.LoadStorage(c, &cmd.Flags)
 	if err != nil {
@@ -35,7 +35,7 @@ func (cmd *MigrateCommand) Run(ctx context.Context, c *console.Console) error {
 func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *sqlstore.DB) error {
 	before, err := sqlstore.MigrationStatus(ctx, db)
 	if err != nil {
-		return fmt.Errorf("look at the migrations: %w", err)
+		return fmt.Errorf("read the status of migrations: %w", err)
 	}
 	if cmd.Status {
 		showMigrations(c, before)
@@ -50,7 +50,7 @@ func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *
 	if n := pending(before); n > 0 {
 		fmt.Fprintf(c.Out, "applied %d of %d migrations\n", n, len(before))
 	} else {
-		fmt.Fprintf(c.Out, "all %d migrations were applied already\n", len(before))
+		fmt.Fprintf(c.Out, "all %d migrations are already applied\n", len(before))
 	}
 	return nil
 }

@@ -1,8 +1,8 @@
-// Package app wires a server: it opens SQL and the index that the settings name and gives them to the engine
-// and the web server. It is the only package that knows concrete technology.
+// Package app wires a server. It opens SQL and the index of the settings and gives them to the engine and the
+// web server. It is the only package that knows concrete technologies.
 //
-// New takes the addresses and sends nothing; Run serves and drains; Close ends what New opened. Rules of
-// sending, storing and scheduling are not here.
+// New listens on the addresses but sends nothing, Run serves and drains, and Close ends what New opened.
+// Rules of sending, storing and scheduling are in other packages.
 package app
 
 import (
@@ -13,8 +13,7 @@ import (
 	"net"
 	"os"
 	"strings"
-	// the zones of schedules must be there on a machine that has none, such as a container of this program
-	// alone
+	// schedules need time zones, also on a machine without them, such as a container with only this program
 	_ "time/tzdata"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,7 +57,7 @@ func (cmd *ServeCommand) Run(ctx context.Context, c *console.Console) error {
 	return s.Clean(errors.Join(srv.Run(ctx), srv.Close()))
 }
 
-// An App is everything that a serving process is made of, opened and wired. Close ends what New opened.
+// App holds all opened and wired parts of a serving process.
 type App struct {
 	Settings *config.Settings
 	Log      *slog.Logger
@@ -66,14 +65,15 @@ type App struct {
 	Engine   *dispatch.Engine
 	Web      *web.Server
 	lock     *indexLock
-	// closers run in reverse.
+	// Close calls closers in reverse order.
 	closers []func() error
 }
 
-// New opens and wires everything that the settings ask for. Nothing is sent and nobody is answered until run,
-// but the addresses are taken.
-func New(ctx context.Context, c *console.Console, s *config.Settings,
-	log *slog.Logger) (srv *App, err error) {
+// New opens and wires the parts that the settings name. It listens on the addresses, but until Run nothing is
+// sent and no request is served.
+func New(
+	ctx context.Context, c *console.Console, s *config.Settings, log *slog.Logger,
+) (srv *App, err error) {
 	srv = &App{Settings: s, Log: log, version: c.Version}
 	defer func() {
 		if err != nil {
@@ -83,7 +83,7 @@ func New(ctx context.Context, c *console.Console, s *config.Settings,
 	}()
 	if !s.Postgres() {
 		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-			return srv, fmt.Errorf("make the data directory: %w", err)
+			return srv, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
 	registry := NewRegistry(c.Version)
@@ -120,9 +120,9 @@ func New(ctx context.Context, c *console.Console, s *config.Settings,
 	srv.Engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
 		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
-		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Embedded: s.Embedded(), SendingOff: s.Hold,
-		NoWorker: !s.Has(config.RoleWorker),
-		Horizon:  s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
+		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Embedded: s.Embedded(),
+		SendingOff: s.Hold, NoWorker: !s.Has(config.RoleWorker),
+		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Logger: log, Registerer: registry,
@@ -140,8 +140,8 @@ func New(ctx context.Context, c *console.Console, s *config.Settings,
 	return srv, nil
 }
 
-// checkKeys refuses master keys that cannot decrypt what is stored: every signed attempt would be put off for
-// ever.
+// checkKeys refuses to start with master keys that cannot decrypt all stored secrets: attempts that need
+// these secrets would be postponed forever.
 func (srv *App) checkKeys(ctx context.Context) error {
 	problems, err := srv.Engine.CheckKeys(ctx)
 	if err != nil {
@@ -154,17 +154,17 @@ func (srv *App) checkKeys(ctx context.Context) error {
 	for _, p := range problems {
 		usage.Add("master_key: %s", p)
 	}
-	usage.Add(
-		`give every key that was used, the present one first (--master-key NEW,OLD); "dispatcher doctor" says more`)
+	usage.Add(`give all keys that were used, the current one first (--master-key NEW,OLD); ` +
+		`"dispatcher doctor" shows details`)
 	return usage
 }
 
-// NewRegistry returns a registry with what every process shows of itself.
+// NewRegistry returns a registry with the metrics of every process.
 func NewRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "dispatcher_build_info",
-		Help:        "Always 1; the label says which version runs.",
+		Help:        "Always 1. The label is the running version.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
@@ -175,7 +175,7 @@ func NewRegistry(version string) *prometheus.Registry {
 
 func (srv *App) onClose(f func() error) { srv.closers = append(srv.closers, f) }
 
-// Close closes what was opened, the last first.
+// Close closes what New opened, in reverse order.
 func (srv *App) Close() error {
 	var err error
 	for i := len(srv.closers) - 1; i >= 0; i-- {
@@ -185,7 +185,8 @@ func (srv *App) Close() error {
 	return err
 }
 
-// OpenDatabase opens SQL and migrates it, or refuses a schema that is not up to date.
+// OpenDatabase opens SQL and migrates it. Without the setting migrate, it refuses a schema that is not up to
+// date.
 func (srv *App) OpenDatabase(ctx context.Context, registry prometheus.Registerer) (*sqlstore.DB, error) {
 	s := srv.Settings
 	db, err := sqlstore.Open(ctx, sqlstore.Options{URL: s.Database(), MaxConns: s.DatabaseMaxConns,
@@ -202,24 +203,24 @@ func (srv *App) OpenDatabase(ctx context.Context, registry prometheus.Registerer
 	}
 	status, err := sqlstore.MigrationStatus(ctx, db)
 	if err != nil {
-		return nil, fmt.Errorf("look at the migrations: %w", err)
+		return nil, fmt.Errorf("read the status of migrations: %w", err)
 	}
 	for _, m := range status {
 		if !m.Applied {
-			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", or serve "+
-				"without --migrate=false", m.Version, m.Name)
+			return nil, fmt.Errorf("migration %d (%s) is not applied; run \"dispatcher migrate\", "+
+				"or serve without --migrate=false", m.Version, m.Name)
 		}
 	}
 	return db, nil
 }
 
-// OpenIndex opens the index on Redis, or makes the one in this process.
+// OpenIndex opens the index on Redis, or creates the embedded one.
 func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (dispatch.Schedule, error) {
 	s := srv.Settings
 	if s.Embedded() {
 		return memq.New(memq.Options{}), nil
 	}
-	// The client library writes to the standard error by itself; what matters comes back as an error as well.
+	// go-redis prints to the standard error. It also returns the errors that matter.
 	redis.SetLogger(libraryLog{srv.Log})
 	index, err := redisq.Open(ctx, redisq.Options{URL: s.RedisURL, Prefix: s.RedisPrefix, Logger: srv.Log,
 		Registerer: registry})
@@ -230,30 +231,30 @@ func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (
 	return index, nil
 }
 
-// openWeb makes the HTTP server and takes its addresses.
+// openWeb creates the HTTP server and listens on its addresses.
 func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 	s := srv.Settings
-	guesses := new(query.Guesses) // one for both faces: a key is worth the same to either
+	masked := maskedDB{db, store.PanGuard(s.PanGuard)}
+	guesses := new(query.Guesses) // API and pages share it: a key opens both
 	o := web.Options{
 		Listen: s.Listen, OpsListen: s.OpsListen, PublicURL: s.PublicURL, Pprof: s.Pprof, Health: srv.Engine,
 		TrustedProxies: s.TrustedProxies,
 		Logger:         srv.Log, Registerer: registry, Gatherer: registry,
 	}
 	if s.Has(config.RoleAPI) {
-		face, err := api.New(api.Options{
-			Engine: srv.Engine, Store: shownDB{db, store.PanGuard(s.PanGuard)}, AdminKey: s.AdminKey,
-			Guesses:           guesses,
+		handler, err := api.New(api.Options{
+			Engine: srv.Engine, Store: masked, AdminKey: s.AdminKey, Guesses: guesses,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log,
 		})
 		if err != nil {
 			return err
 		}
-		o.API = face
+		o.API = handler
 	}
 	if s.Has(config.RoleUI) {
 		pages, err := ui.New(ui.Options{
-			Engine: srv.Engine, Store: pagesDB{shownDB{db, store.PanGuard(s.PanGuard)}}, AdminKey: s.AdminKey,
-			Guesses: guesses, PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
+			Engine: srv.Engine, Store: pagesDB{masked}, AdminKey: s.AdminKey, Guesses: guesses,
+			PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
 		})
 		if err != nil {
 			return err
@@ -268,7 +269,7 @@ func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
 	return srv.Web.Listen()
 }
 
-// Announce logs what serves where.
+// Announce logs the addresses and roles of the process, and warnings about its settings.
 func (srv *App) Announce() {
 	s := srv.Settings
 	database, index := "sqlite", "embedded"
@@ -291,21 +292,20 @@ func (srv *App) Announce() {
 	srv.Log.Info("dispatcher is serving", attrs...)
 	addr, tcp := srv.Web.Addr().(*net.TCPAddr)
 	if tcp && !addr.IP.IsLoopback() && !query.HTTPS(s.PublicURL) {
-		srv.Log.Warn("keys and sessions cross the network in clear; put a proxy with https in front of "+
-			"listen, "+
-			"and set public_url to its https address", "listen", addr.String())
+		srv.Log.Warn("API keys and sessions cross the network unencrypted; put an https proxy in front of "+
+			"listen and set public_url to its URL", "listen", addr.String())
 	}
 	if s.Hold {
-		srv.Log.Warn("sending is held by the setting hold: callbacks are accepted and none is attempted; " +
-			"to go on, stop this process and start it without --hold")
+		srv.Log.Warn("sending is off by the setting hold: callbacks are accepted, but not sent; " +
+			"restart without --hold to send")
 	}
 }
 
-// Run serves until ctx ends or a part fails, and drains: readiness ends and claiming stops at once; after
-// shutdown_delay the API closes; attempts in flight end within drain_timeout. It returns when everything has
-// ended.
+// Run serves until ctx ends or a part fails, and then drains: readiness and claiming end at once, the API
+// closes after shutdown_delay, and attempts in flight end within drain_timeout. Run returns when all parts
+// have ended.
 func (srv *App) Run(ctx context.Context) error {
-	// Parts outlive ctx: they end in the order of the drain. failed ends with the first part that fails.
+	// The parts do not end with ctx, but in the order of the drain. failed ends when the first part fails.
 	life := context.WithoutCancel(ctx)
 	failed, fail := context.WithCancelCause(life)
 	defer fail(nil)
@@ -323,20 +323,20 @@ func (srv *App) Run(ctx context.Context) error {
 	endLock := start("index lock", srv.lock.run)
 	endWeb := start("web server", srv.Web.Run)
 	endEngine := start("engine", srv.Engine.Run)
-	endCollector := start("collector", tendCollector)
+	endCollector := start("collector", tuneCollector)
 
 	select {
 	case <-ctx.Done():
 		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout",
 			srv.Settings.DrainTimeout)
-		// An orderly end keeps the API open for a while, so that load balancers can take notice.
+		// Keep the API open for a while, so that load balancers notice that readiness ended.
 		srv.drain()
 		console.Pause(failed, srv.Settings.ShutdownDelay)
 	case <-failed.Done():
 		srv.drain()
 	}
 	if err := srv.Web.ClosePublic(); err != nil {
-		srv.Log.Warn("close the API", "error", err)
+		srv.Log.Warn("could not close the API", "error", err)
 	}
 	endEngine()
 	endWeb()
@@ -349,16 +349,16 @@ func (srv *App) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain ends readiness and claiming at once.
+// drain ends readiness and claiming.
 func (srv *App) drain() {
 	srv.Web.BeginDrain()
 	srv.Engine.BeginDrain()
 }
 
-// A pagesDB is the database as the pages read it.
-type pagesDB struct{ shownDB }
+// pagesDB is the database as the pages read it.
+type pagesDB struct{ maskedDB }
 
-// Migrations lists those that the program knows.
+// Migrations returns the migrations of this version.
 func (db pagesDB) Migrations(ctx context.Context) ([]ui.Migration, error) {
 	status, err := sqlstore.MigrationStatus(ctx, db.DB)
 	if err != nil {
@@ -371,15 +371,15 @@ func (db pagesDB) Migrations(ctx context.Context) ([]ui.Migration, error) {
 	return list, nil
 }
 
-// A shownDB is the database as the API and the pages read it, with card numbers masked if the settings say
-// so. What is sent is read from the database itself.
-type shownDB struct {
+// maskedDB is the database as the API and the pages read it, with card numbers masked if pan_guard says so.
+// Attempts are sent from the database itself, without masks.
+type maskedDB struct {
 	*sqlstore.DB
 	guard store.PanGuard
 }
 
-// Payload returns a body as it may be shown.
-func (db shownDB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
+// Payload returns a body, masked if necessary.
+func (db maskedDB) Payload(ctx context.Context, project, id string) (store.Payload, error) {
 	p, err := db.DB.Payload(ctx, project, id)
 	if err == nil && db.guard.Masks() {
 		p.Body, p.Masked = store.MaskPAN(p.Body)
@@ -387,8 +387,8 @@ func (db shownDB) Payload(ctx context.Context, project, id string) (store.Payloa
 	return p, err
 }
 
-// Attempts returns attempts with answers as they may be shown.
-func (db shownDB) Attempts(
+// Attempts returns attempts, with masked responses if necessary.
+func (db maskedDB) Attempts(
 	ctx context.Context, project, id string, before, limit int,
 ) ([]store.Attempt, error) {
 	attempts, err := db.DB.Attempts(ctx, project, id, before, limit)
@@ -398,8 +398,8 @@ func (db shownDB) Attempts(
 	return attempts, err
 }
 
-// Attempt returns an attempt with its answer as it may be shown.
-func (db shownDB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
+// Attempt returns an attempt, with a masked response if necessary.
+func (db maskedDB) Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error) {
 	a, err := db.DB.Attempt(ctx, project, id, number)
 	if err != nil || !db.guard.Masks() {
 		return a, err

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// One process accepts, another one sends.
+// TestRolesOnPostgresAndRedis accepts with one process and sends with another.
 func TestRolesOnPostgresAndRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -27,25 +27,25 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 	receiver := cmdtest.Answering(t, http.StatusOK, "")
 	args := slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
 		[]string{"--database-url=" + apptest.Migrated(t)})
-	face := apptest.Start(t, apptest.Settings(t, append(args, "--roles=api")...))
+	front := apptest.Start(t, apptest.Settings(t, append(args, "--roles=api")...))
 	worker := apptest.Start(t, apptest.Settings(t, append(args, "--roles=worker")...))
 	if worker.Web.Addr() != nil {
-		t.Error("a process without the role api listens for it")
+		t.Error("a process without the role api listens on its address")
 	}
-	id := face.Send(t, receiver)
+	id := front.Send(t, receiver)
 	testserver.Until(t, "it is sent by the other process", func() bool {
-		return face.State(t, id) == "succeeded"
+		return front.State(t, id) == "succeeded"
 	})
 	var drift struct {
 		Clean bool `json:"clean"`
 	}
-	face.Call(t, http.MethodPost, "/v1/index/verify", nil, &drift)
+	front.Call(t, http.MethodPost, "/v1/index/verify", nil, &drift)
 	if !drift.Clean {
-		t.Errorf("verify says %+v", drift)
+		t.Errorf("verify reports %+v", drift)
 	}
 }
 
-func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
+func TestStartErrorsHaveOneLine(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	for want, args := range map[string][]string{
@@ -58,13 +58,14 @@ func TestServeThatCannotStartSaysSoInOneLine(t *testing.T) {
 		code := term.Invoke(append([]string{"serve", "--ops-listen=127.0.0.1:0"}, args...)...)
 		if lines := term.Lines(); code != console.ExitFailed || len(lines) != 1 ||
 			!strings.Contains(lines[0], want) {
-			t.Errorf("exit code %d, said %q, want %q", code, lines, want)
+			t.Errorf("exit code %d, printed %q, want %q", code, lines, want)
 		}
 	}
 	testserver.Until(t, "the first one is ready", func() bool { return r.Readyz(t) == http.StatusOK })
 }
 
-// TestServeNeverSendsToItself: not by address and not by name, though egress_allow has the address.
+// TestServeNeverSendsToItself sends to the dispatcher's own listeners by address and by name, although
+// egress_allow has the address.
 func TestServeNeverSendsToItself(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
@@ -74,7 +75,7 @@ func TestServeNeverSendsToItself(t *testing.T) {
 		_, err := r.Client.Call(t.Context(), http.MethodPost, "/v1/callbacks", submission, nil)
 		refused, ok := errors.AsType[*client.Error](err)
 		if !ok || refused.Status != 422 || !strings.Contains(err.Error(), "never sends to itself") {
-			t.Errorf("%s: the address is answered with %v", name, err)
+			t.Errorf("%s: the request with the address got %v", name, err)
 		}
 		submission["url"] = strings.Replace(url, "127.0.0.1", "localhost", 1)
 		var cb client.Callback
@@ -86,8 +87,8 @@ func TestServeNeverSendsToItself(t *testing.T) {
 	}
 }
 
-// The API and the sign-in count wrong keys together: else a guesser would have both.
-func TestBothFacesCountWrongKeysTogether(t *testing.T) {
+// TestAPIAndSignInCountWrongKeysTogether prevents that a guesser gets both limits.
+func TestAPIAndSignInCountWrongKeysTogether(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	signIn := func(key string) int {
@@ -110,22 +111,22 @@ func TestBothFacesCountWrongKeysTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := guesser.Stats(t.Context()); err == nil {
-			t.Fatal("a guessed key is taken")
+			t.Fatal("a guessed key was accepted")
 		}
 	}
-	// One of them may be told on a slow machine.
+	// On a slow machine the limit may allow one of these.
 	statuses := []int{signIn("guess"), signIn("guess"), signIn("guess")}
 	if !slices.Contains(statuses, http.StatusTooManyRequests) {
-		t.Errorf("wrong keys at the sign-in after those at the API: %d", statuses)
+		t.Errorf("statuses of wrong keys at the sign-in, after wrong keys at the API: %d", statuses)
 	}
 	if status := signIn(r.Settings.AdminKey); status != http.StatusSeeOther {
-		t.Errorf("the right key: %d", status)
+		t.Errorf("status of the right key: %d", status)
 	}
-	r.Counters(t) // and the API takes it
+	r.Counters(t) // the API accepts the right key too
 }
 
-// TestClearTextIsWarnedOf: keys and sessions that cross a network without https.
-func TestClearTextIsWarnedOf(t *testing.T) {
+// TestUnencryptedListenWarns checks when the start warns that keys cross the network without https.
+func TestUnencryptedListenWarns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		Args []string
@@ -149,11 +150,11 @@ func TestClearTextIsWarnedOf(t *testing.T) {
 			if err := errors.Join(srv.Web.ClosePublic(), srv.Close()); err != nil {
 				t.Error(err)
 			}
-			if got := strings.Count(term.Stderr.String(), "in clear"); got != c.Want {
+			if got := strings.Count(term.Stderr.String(), "unencrypted"); got != c.Want {
 				t.Errorf("%d warnings, want %d: %s", got, c.Want, term.Stderr.String())
 			}
 			if c.Want > 0 && !strings.Contains(term.Stderr.String(), "public_url") {
-				t.Errorf("it does not say what to do: %s", term.Stderr.String())
+				t.Errorf("the warning does not name public_url: %s", term.Stderr.String())
 			}
 		})
 	}
