@@ -50,15 +50,15 @@ func (ix *Index) Sweep(ctx context.Context) error {
 	}
 	began := cursor
 	started := time.Now()
-	var unhealed error
+	var unrepaired error
 	for time.Since(started) < sweepTime {
 		before := ix.clock.Now() - ix.times.Slack.Milliseconds()
 		rows, err := ix.o.Store.Overdue(ctx, cursor, before, before, PageRows)
 		if err != nil {
 			return fmt.Errorf("read overdue rows: %w", err)
 		}
-		if err := ix.heal(ctx, rows); err != nil {
-			unhealed = err
+		if err := ix.repairOverdue(ctx, rows); err != nil {
+			unrepaired = err
 			if !ix.reach.is(partly) {
 				break
 			}
@@ -78,7 +78,7 @@ func (ix *Index) Sweep(ctx context.Context) error {
 		}
 	}
 	// Expiry and deleted endpoints do not need the index.
-	return errors.Join(marks, unhealed, ix.expire(ctx), ix.CancelDeleted(ctx))
+	return errors.Join(marks, unrepaired, ix.expire(ctx), ix.CancelDeleted(ctx))
 }
 
 // fullMarks is how often the low-water marks are searched from the first row on.
@@ -97,8 +97,8 @@ func (ix *Index) advanceMarks(ctx context.Context) error {
 	return nil
 }
 
-// heal ensures the rows in the index, and moves forward items that are due much later than in SQL.
-func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
+// repairOverdue ensures the rows in the index, and moves forward items that are due much later than in SQL.
+func (ix *Index) repairOverdue(ctx context.Context, rows []store.OpenRow) error {
 	items, late := openItems(rows), ix.clock.Now()+lateSlack.Milliseconds()
 	moved := 0
 	positions, err := ix.put(ctx, items, false, func(_ int, p schedule.Position) bool {
@@ -110,7 +110,7 @@ func (ix *Index) heal(ctx context.Context, rows []store.OpenRow) error {
 	})
 	if err != nil {
 		ix.Failed("ensure", err)
-		return fmt.Errorf("heal overdue rows: %w", err)
+		return fmt.Errorf("repair overdue rows: %w", err)
 	}
 	if absent := countAbsent(positions); absent+moved > 0 {
 		ix.metrics.healed.Add(float64(absent + moved))
