@@ -30,7 +30,8 @@
 //   - When the clock jumps, leases, locks, holds, tokens and the rest of a breaker keep their remaining time.
 //     An index that was not called for ten seconds assumes a jump: time passes only for an index in use.
 //
-// A lease is no guard against a double send: an index may lose it. The guard is the fence of the stamp in SQL.
+// A lease is no guard against a double send: an index may lose it. The guard is the fence of the stamp in
+// SQL.
 //
 // # Times
 //

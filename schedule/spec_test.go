@@ -107,9 +107,9 @@ func answers(t *testing.T, words []string) (all []string) {
 	case "zone":
 		zone, err := schedule.ParseZone(words[1])
 		if err != nil {
-			if _, again := schedule.ParseSpec("@daily", words[1]); again == nil ||
-				again.Error() != err.Error() {
-				t.Errorf("ParseSpec says %v, ParseZone %v", again, err)
+			_, again := schedule.ParseSpec("@daily", words[1])
+			if again == nil || again.Error() != err.Error() {
+				t.Errorf("ParseSpec returns %v, ParseZone %v", again, err)
 			}
 			return refused(err)
 		}
@@ -196,8 +196,8 @@ func FuzzParseSpec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, zone string, unix int64) {
 		s, err := schedule.ParseSpec(text, zone)
 		if err != nil {
-			if errors.Is(err, schedule.ErrSpec) == errors.Is(err, schedule.ErrZone) || err.Error() == "" ||
-				strings.ContainsFunc(err.Error(), unprintable) {
+			readable := err.Error() != "" && !strings.ContainsFunc(err.Error(), unprintable)
+			if errors.Is(err, schedule.ErrSpec) == errors.Is(err, schedule.ErrZone) || !readable {
 				t.Fatalf("%q in %q: %v", text, zone, err)
 			}
 			return
@@ -209,8 +209,8 @@ func FuzzParseSpec(f *testing.F) {
 			if !next.After(at) || next.Nanosecond() != 0 {
 				t.Fatalf("%q in %q: %v after %v", text, zone, next, at)
 			}
-			if before := s.Next(next.Add(-time.Nanosecond)); !before.Equal(next) &&
-				!strings.Contains(text, "@every") {
+			before := s.Next(next.Add(-time.Nanosecond))
+			if !before.Equal(next) && !strings.Contains(text, "@every") {
 				t.Fatalf("%q in %q: just before %v it is %v", text, zone, next, before)
 			}
 			at = next

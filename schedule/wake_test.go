@@ -43,8 +43,8 @@ func TestWakerHints(t *testing.T) {
 		w.Hint()
 		w.Hint() // Several hints before a wait count as one.
 		start := time.Now()
-		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint ||
-			time.Since(start) != 0 {
+		cause := w.Wait(t.Context(), 0, 0, time.Second)
+		if cause != schedule.ByHint || time.Since(start) != 0 {
 			t.Errorf("a hint before the wait: %v after %v", cause, time.Since(start))
 		}
 		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByPoll {
@@ -52,8 +52,8 @@ func TestWakerHints(t *testing.T) {
 		}
 		time.AfterFunc(100*time.Millisecond, w.Hint)
 		start = time.Now()
-		if cause := w.Wait(t.Context(), 0, 0, time.Second); cause != schedule.ByHint ||
-			time.Since(start) != 100*time.Millisecond {
+		cause = w.Wait(t.Context(), 0, 0, time.Second)
+		if cause != schedule.ByHint || time.Since(start) != 100*time.Millisecond {
 			t.Errorf("a hint during the wait: %v after %v", cause, time.Since(start))
 		}
 	})

@@ -151,8 +151,8 @@ func (ix *Index) unanswered(l *lane) bool {
 		f.since = ix.steady()
 	}
 	f.fails = min(f.fails+1, schedule.BreakerAttempts)
-	if f.probe == 0 && (f.fails < schedule.BreakerAttempts ||
-		ix.steady()-f.since < schedule.BreakerSpan.Milliseconds()) {
+	down := f.fails == schedule.BreakerAttempts && ix.steady()-f.since >= schedule.BreakerSpan.Milliseconds()
+	if f.probe == 0 && !down {
 		return false
 	}
 	if f.probe == 0 {

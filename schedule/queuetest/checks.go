@@ -9,17 +9,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// promoteAll makes ready what is due.
+// promoteAll makes due items ready.
 func (f *fixture) promoteAll() {
 	f.Helper()
 	for s := f.stats(); s.HeadDue != 0 && s.HeadDue <= s.Now; s = f.stats() {
 		req := f.wide()
-		req.Max = 0 // it promotes and reaps
+		req.Max = 0 // so that it only promotes and reaps
 		f.claim(req)
 	}
 }
 
-// lanesHaveShards: an item is in the shard that ShardOf names for its lane.
+// lanesHaveShards checks that an item is in the shard that ShardOf returns for its lane.
 func lanesHaveShards(f *fixture) {
 	var items []schedule.Item
 	for lane := int64(1); lane <= 100; lane++ {
@@ -41,7 +41,8 @@ func lanesHaveShards(f *fixture) {
 	}
 }
 
-func scanMeets(f *fixture) {
+// scanFinds checks that a scan returns every item that stays, while others come and go.
+func scanFinds(f *fixture) {
 	want := make(map[string]schedule.Item)
 	for i := range 5 {
 		for _, item := range f.items(i, 100) {
@@ -54,7 +55,7 @@ func scanMeets(f *fixture) {
 	seen := make(map[string]bool)
 	for cursor := ""; ; {
 		page, err := f.Index.Scan(f.ctx, 0, cursor, 37)
-		f.no(err)
+		f.noErr(err)
 		for _, found := range page.Found {
 			if item, ok := want[found.ID]; ok && found.Item != item {
 				f.Fatalf("the scan met %+v, want %+v", found.Item, item)
@@ -68,12 +69,12 @@ func scanMeets(f *fixture) {
 		if cursor == "" {
 			break
 		}
-		// Others come and go meanwhile.
+		// Other items come and go meanwhile.
 		passing := f.item(5, time.Hour)
 		f.ensure(passing)
 		if len(seen)%2 == 0 {
 			_, err := f.Index.Cancel(f.ctx, []schedule.Ref{passing.Ref()})
-			f.no(err)
+			f.noErr(err)
 		}
 	}
 	for id := range want {
@@ -83,11 +84,11 @@ func scanMeets(f *fixture) {
 	}
 }
 
-// A call is one operation, without its answer.
+// A call is an operation without its reply.
 type call = func() error
 
-// calls are the operations whose first argument is of a kind, by name. argument gives what each argument is,
-// by its type.
+// calls returns the operations of Index whose first argument is of a kind, by name. argument returns an
+// argument of a type.
 func (f *fixture) calls(
 	ctx context.Context, first reflect.Kind, argument func(reflect.Type) any,
 ) map[string]call {
@@ -102,14 +103,14 @@ func (f *fixture) calls(
 			for i := 1; i < do.Type().NumIn(); i++ {
 				args = append(args, reflect.ValueOf(argument(do.Type().In(i))))
 			}
-			_, err := answered(do.Call(args))
+			_, err := splitResults(do.Call(args))
 			return err
 		}
 	}
 	return calls
 }
 
-// onElements are the operations on elements, with one for each item.
+// onElements returns the operations on elements, each with one element for each item.
 func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[string]call {
 	return f.calls(ctx, reflect.Slice, func(of reflect.Type) any {
 		elements := reflect.MakeSlice(of, len(items), len(items))
@@ -136,7 +137,7 @@ func (f *fixture) onElements(ctx context.Context, items ...schedule.Item) map[st
 	})
 }
 
-// onShard are the operations on a shard.
+// onShard returns the operations on a shard.
 func (f *fixture) onShard(ctx context.Context, shard int) map[string]call {
 	return f.calls(ctx, reflect.Int, func(of reflect.Type) any {
 		switch of {
@@ -151,7 +152,7 @@ func (f *fixture) onShard(ctx context.Context, shard int) map[string]call {
 	})
 }
 
-// refusals: what is refused does nothing. What is invalid package schedule says, and tests.
+// refusals checks that a refused call changes nothing. Package schedule defines, and tests, what is invalid.
 func refusals(f *fixture) {
 	expect := func(want error, calls map[string]call) {
 		f.Helper()
@@ -192,11 +193,12 @@ func refusals(f *fixture) {
 		f.Fatalf("the shard's generation is %d, %v; want %d", generation, err, f.generation)
 	}
 	ix.SetGeneration(f.generation)
-	if s := f.stats(); s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters != 0 ||
-		f.watermark().At != schedule.Forever {
-		f.Fatalf("refused calls did something: %+v", s)
+	s := f.stats()
+	empty := s.Delayed+s.Ready+s.Leased+s.Locks+s.Waiters == 0
+	if !empty || f.watermark().At != schedule.Forever {
+		f.Fatalf("refused calls changed something: %+v", s)
 	}
-	f.ensure(many...) // in batches that are full
+	f.ensure(many...) // in full batches
 	if s := f.stats(); s.Delayed != int64(len(many)) {
 		f.Fatalf("%d of %d items were ensured in full batches", s.Delayed, len(many))
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// hintTimeout bounds the wait for what happens at once on a machine with nothing else to do.
+// hintTimeout bounds the wait for an event that an idle machine delivers at once.
 const hintTimeout = time.Minute
 
-// listen runs the index's subscription until the returned function is called, which also waits for its end.
+// listen runs the index's subscription until the returned function is called. The function waits for its end.
 func (f *fixture) listen() (stop func()) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	done := make(chan error, 1)
@@ -24,15 +24,15 @@ func (f *fixture) listen() (stop func()) {
 		cancel()
 		select {
 		case err := <-done:
-			f.no(err)
+			f.noErr(err)
 		case <-time.After(hintTimeout):
 			f.Fatalf("Run did not return when its context had ended")
 		}
 	}
 }
 
-// hinted does act until a hint for shard 0 comes. A hint may be lost, so that act is repeated; it must be one
-// that deserves a hint each time.
+// hinted repeats act until a hint for shard 0 comes, because a hint may be lost. Each call of act must cause
+// a hint.
 func (f *fixture) hinted(act func()) {
 	f.Helper()
 	for deadline := time.Now().Add(hintTimeout); time.Now().Before(deadline); {
@@ -54,11 +54,12 @@ func (f *fixture) hinted(act func()) {
 	f.Fatalf("no hint came")
 }
 
+// hintEarlier checks that an ensure, a move and a settlement send a hint if they bring an event nearer.
 func hintEarlier(f *fixture) {
 	defer f.listen()()
 	hours := time.Duration(1000)
 	f.hinted(func() {
-		// a shard that was opened has announced that it can be claimed now: nothing is earlier
+		// An open shard has announced that it can be claimed now, so the claim comes first.
 		f.claim(f.wide())
 		hours--
 		f.ensure(f.item(0, hours*time.Hour))
@@ -70,7 +71,7 @@ func hintEarlier(f *fixture) {
 		f.claim(f.wide())
 		seconds--
 		_, err := f.Index.Move(f.ctx, []schedule.Movement{{Ref: item.Ref(), Due: f.Now() + seconds*1000}})
-		f.no(err)
+		f.noErr(err)
 	})
 	f.pass(time.Hour)
 	f.hinted(func() {
@@ -86,6 +87,7 @@ func hintEarlier(f *fixture) {
 	})
 }
 
+// hintRoom checks that a settlement and the end of a pause send a hint if a lane has room again.
 func hintRoom(f *fixture) {
 	defer f.listen()()
 	f.ensure(f.items(0, 500)...)
@@ -110,7 +112,8 @@ func hintRoom(f *fixture) {
 	})
 }
 
-// hintLeftRoom: a claim that frees more of a lane than it takes wakes the claimers of others.
+// hintLeftRoom checks that a claim sends a hint if it frees more places of a lane than it takes: other
+// claimers may sleep.
 func hintLeftRoom(f *fixture) {
 	defer f.listen()()
 	var left []schedule.Lease
@@ -126,6 +129,7 @@ func hintLeftRoom(f *fixture) {
 	})
 }
 
+// hintChannel checks that an index has one channel of hints, which stays open.
 func hintChannel(f *fixture) {
 	hints := f.Index.Hints()
 	stop := f.listen()

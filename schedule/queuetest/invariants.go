@@ -11,17 +11,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A state is all that an index says of itself.
+// A state is everything that an index reports about itself.
 type state struct {
 	Items     map[string]schedule.Found
 	Lanes     map[int64]schedule.LaneState
 	Stats     schedule.Stats
 	Watermark schedule.Watermark
-	// Held has the ids that are leased under the token that their last replies said.
-	Held map[string]bool
+	// Leased has the ids that are leased under the token of their last reply.
+	Leased map[string]bool
 }
 
-// difference is what cmp.Diff says, for values that are mostly equal.
+// difference is cmp.Diff for values that are mostly equal.
 func difference[T any](a, b T) string {
 	if reflect.DeepEqual(a, b) {
 		return ""
@@ -33,7 +33,7 @@ func difference[T any](a, b T) string {
 func (w *world) dump(side *fixture) state {
 	w.Helper()
 	s := state{Items: make(map[string]schedule.Found), Lanes: make(map[int64]schedule.LaneState),
-		Held: make(map[string]bool)}
+		Leased: make(map[string]bool)}
 	for _, found := range side.scan(0) {
 		s.Items[found.ID] = found
 	}
@@ -41,18 +41,18 @@ func (w *world) dump(side *fixture) state {
 		s.Lanes[lane.Lane] = lane
 	}
 	stats, err := side.sizes()
-	w.no(err)
+	w.noErr(err)
 	s.Stats, s.Watermark = stats, side.watermark()
-	s.Stats.Locks, s.Stats.Seq = 0, 0             // locks that have ended count until they are forgotten
-	probes := make([]schedule.Lease, len(w.refs)) // to a time that changes nothing
+	s.Stats.Locks, s.Stats.Seq = 0, 0             // expired locks count until they are forgotten
+	probes := make([]schedule.Lease, len(w.refs)) // their Until is in the past, so that they change nothing
 	for i, ref := range w.refs {
 		probes[i] = schedule.Lease{Item: schedule.Item{ID: ref.ID, Lane: ref.Lane},
-			Token: w.held[ref.ID].token, Until: 1}
+			Token: w.leases[ref.ID].token, Until: 1}
 	}
-	held := each(side, Index.Extend, probes)
+	stillLeased := each(side, Index.Extend, probes)
 	for i, at := range each(side, Index.Lookup, w.refs) {
-		if held[i] {
-			s.Held[w.refs[i].ID] = true
+		if stillLeased[i] {
+			s.Leased[w.refs[i].ID] = true
 		}
 		if found := s.Items[w.refs[i].ID]; at != (schedule.Position{Place: found.Place, Due: found.Due}) {
 			w.Fatalf("a scan met %+v, and a lookup says %+v", found, at)
@@ -61,8 +61,8 @@ func (w *world) dump(side *fixture) state {
 	return s
 }
 
-// observe takes the state after an operation, compares it with the oracle's, checks what must always hold of
-// it, and returns the state before the operation.
+// observe reads the state after an operation, compares it with the oracle's, checks its invariants, and
+// returns the state before the operation.
 func (w *world) observe() (before state) {
 	w.Helper()
 	before, w.state = w.state, w.dump(w.fixture)
@@ -79,7 +79,8 @@ func (w *world) observe() (before state) {
 	return before
 }
 
-// checkSizes: the sizes are those of what a scan met, and what is due first is the head.
+// checkSizes checks that the sizes agree with a scan, and that the head is the item with the earliest due
+// time.
 func (w *world) checkSizes() {
 	w.Helper()
 	s := w.state.Stats
@@ -108,29 +109,29 @@ func (w *world) checkSizes() {
 	}
 }
 
-// checkHolders: what is leased is leased under the token of the reply that said so last, until its end.
+// checkHolders checks that exactly the ids of w.leases are leased, under the tokens of their last replies.
 func (w *world) checkHolders() {
 	w.Helper()
 	for _, ref := range w.refs {
-		h, leased := w.held[ref.ID]
-		if at := w.state.Items[ref.ID].Place; (at == schedule.Leased) != leased ||
-			w.state.Held[ref.ID] != leased {
+		h, leased := w.leases[ref.ID]
+		at := w.state.Items[ref.ID].Place
+		if (at == schedule.Leased) != leased || w.state.Leased[ref.ID] != leased {
 			w.Fatalf("%s is %s, leased under %q: %t; want it leased: %t", ref.ID, at, h.token,
-				w.state.Held[ref.ID], leased)
+				w.state.Leased[ref.ID], leased)
 		}
-		if s := w.state.Stats; leased && (s.Next == 0 ||
-			s.Next > max(h.until, w.state.Stats.Now) && h.until > 0) {
+		s := w.state.Stats
+		if leased && (s.Next == 0 || s.Next > max(h.until, s.Now) && h.until > 0) {
 			w.Fatalf("next is %d, after the lease of %s ends, %d", s.Next, ref.ID, h.until)
 		}
 	}
 }
 
-// checkLane: a lane's numbers fit each other, its items and its leases.
+// checkLane checks that the numbers of a lane agree with each other, with its items and with its leases.
 func (w *world) checkLane(s schedule.LaneState) {
 	w.Helper()
 	now, inFlight, fresh, retries := w.Now(), 0, 0, 0
 	for _, ref := range w.refs {
-		if h, leased := w.held[ref.ID]; leased && !h.uncounted && ref.Lane == s.Lane {
+		if h, leased := w.leases[ref.ID]; leased && !h.uncounted && ref.Lane == s.Lane {
 			inFlight++
 		}
 	}
@@ -159,7 +160,7 @@ func (w *world) checkLane(s schedule.LaneState) {
 	}
 }
 
-// expectPosition: an item was where an operation says that it was.
+// expectPosition checks that an operation returned the position of an item before it.
 func (w *world) expectPosition(before state, id string, got schedule.Position) {
 	w.Helper()
 	if was := before.Items[id]; got != (schedule.Position{Place: was.Place, Due: was.Due}) {
@@ -167,34 +168,36 @@ func (w *world) expectPosition(before state, id string, got schedule.Position) {
 	}
 }
 
-// expectWaits: an item waits until it is due, or is left out because that is beyond the watermark.
+// expectWaits checks that an item is delayed until due, or absent if that is beyond the watermark.
 func (w *world) expectWaits(id string, due int64) {
 	w.Helper()
 	found := w.state.Items[id]
 	beyond := due > max(w.state.Watermark.At, w.Now()+schedule.MinHorizon.Milliseconds())
-	if beyond && found.Place != schedule.Absent ||
-		!beyond && (found.Place != schedule.Delayed || found.Due != due) {
+	delayed := found.Place == schedule.Delayed && found.Due == due
+	if beyond && found.Place != schedule.Absent || !beyond && !delayed {
 		w.Fatalf("%s is %+v, want it to wait for %d; beyond the watermark: %t", id, found, due, beyond)
 	}
 }
 
-// keepsBack says whether the lane gives nothing but what is forced, and nothing at all.
-func keepsBack(s schedule.LaneState) (unforced, all bool) {
+// blocks returns whether the lane gives no items but forced ones, and whether it gives none at all.
+func blocks(s schedule.LaneState) (unforced, all bool) {
 	all = s.PausedUntil != 0
 	return all || s.HeldUntil != 0 || s.Breaker == schedule.BreakerOpen || s.NextToken != 0, all
 }
 
+// expectMoved checks the reply to the movement of an item that was not leased.
 func (w *world) expectMoved(lane schedule.LaneState, forced bool, got schedule.Moved) {
 	w.Helper()
 	soon := w.Now() + schedule.KeepForWaiter.Milliseconds()
-	held := lane.PausedUntil != 0 ||
+	blocked := lane.PausedUntil != 0 ||
 		!forced && (lane.HeldUntil != 0 || lane.Breaker == schedule.BreakerOpen || lane.NextToken > soon)
-	want := map[bool]schedule.Moved{true: schedule.MovedBlocked, false: schedule.MovedIt}[held]
+	want := map[bool]schedule.Moved{true: schedule.MovedBlocked, false: schedule.MovedIt}[blocked]
 	if got != want {
 		w.Fatalf("moving an item, forced: %t, of %+v answered %d, want %d", forced, lane, got, want)
 	}
 }
 
+// expectSetting checks that a setting replaced the lane's, or that an older one changed nothing.
 func (w *world) expectSetting(before schedule.LaneState, s schedule.LaneSetting, applies bool) {
 	w.Helper()
 	got := w.state.Lanes[s.Lane]
@@ -208,13 +211,15 @@ func (w *world) expectSetting(before schedule.LaneState, s schedule.LaneSetting,
 	if pause <= w.Now() {
 		pause = 0
 	}
-	if got.Every != s.Every || got.PausedUntil != pause ||
-		before.PausedUntil != 0 && pause == 0 && got.Concurrency > schedule.StartConcurrency {
+	resumed := before.PausedUntil != 0 && pause == 0
+	tooFast := resumed && got.Concurrency > schedule.StartConcurrency
+	if got.Every != s.Every || got.PausedUntil != pause || tooFast {
 		w.Fatalf("%+v made %+v of %+v", s, got, before)
 	}
 }
 
-// expectLease: it was there to be claimed, its lane did not keep it back, and it says what it should.
+// expectLease checks that a leased item was claimable, that its lane did not block it, and that the lease is
+// right.
 func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l schedule.Lease, before state) {
 	w.Helper()
 	was, lane, by := before.Items[l.ID], before.Lanes[l.Lane], c.Now+req.Lookahead.Milliseconds()
@@ -226,7 +231,7 @@ func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l sch
 		due = due && l.Due == was.Due
 	}
 	was.Due = l.Due
-	unforced, all := keepsBack(lane)
+	unforced, all := blocks(lane)
 	if !due || was.Item != l.Item || all || unforced && !l.Forced {
 		w.Fatalf("claimed %+v of %+v in %+v at %d with a lookahead of %s", l, was, lane, c.Now, req.Lookahead)
 	}
@@ -236,20 +241,21 @@ func (w *world) expectLease(req schedule.ClaimRequest, c schedule.Claimed, l sch
 	}
 }
 
-// expectGiven: a lane gave what it may, in the order of due times, and kept nothing that it could have given.
+// expectGiven checks that a lane gave no more than it may, in the right order, and kept nothing that it could
+// give.
 func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, before schedule.LaneState,
 	of [3]int) {
 	w.Helper()
 	after := w.state.Lanes[before.Lane]
 	var given []schedule.Lease
-	ahead, unforced := 0, 0
+	prefetched, unforced := 0, 0
 	for _, l := range c.Leases {
 		if l.Lane != before.Lane {
 			continue
 		}
 		given = append(given, l)
 		if l.Prefetched {
-			ahead++
+			prefetched++
 		}
 		if !l.Forced {
 			unforced++
@@ -260,19 +266,19 @@ func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, befor
 	}
 	most := 0
 	for _, p := range req.Prefetch {
-		if p.Lane == before.Lane && before.Health == schedule.Answering &&
-			before.Breaker == schedule.BreakerClosed {
+		answers := before.Health == schedule.Answering && before.Breaker == schedule.BreakerClosed
+		if p.Lane == before.Lane && answers {
 			most = p.Max
 		}
 	}
-	over := ahead < len(given) && after.InFlight > after.Concurrency || ahead > most ||
+	over := prefetched < len(given) && after.InFlight > after.Concurrency || prefetched > most ||
 		before.Every > 0 && int64(unforced) > int64(schedule.CatchUp/before.Every)+1
 	if over {
-		w.Fatalf("a lane gave %d, %d of at most %d ahead, %d not forced: %+v", len(given), ahead, most,
-			unforced, after)
+		w.Fatalf("a lane gave %d, %d of at most %d prefetched, %d not forced: %+v", len(given), prefetched,
+			most, unforced, after)
 	}
-	stops, all := keepsBack(after)
-	waits := false // something that could be given
+	stops, all := blocks(after)
+	waits := false // an item could have been given
 	for _, found := range w.state.Items {
 		if found.Place != schedule.Ready || found.Lane != before.Lane {
 			continue
@@ -297,15 +303,15 @@ func (w *world) expectGiven(req schedule.ClaimRequest, c schedule.Claimed, befor
 	if waits && after.InFlight < after.Concurrency && len(c.Leases) < req.Max && !spent {
 		w.Fatalf("%+v has room, and what is ready was not claimed: %d of %d", after, len(c.Leases), req.Max)
 	}
-	if end := max(after.PausedUntil, after.HeldUntil, after.NextToken); after.Fresh+after.Retries > 0 &&
-		!waits && end != 0 &&
-		(c.Next == 0 || c.Next > max(end, after.ProbeAt)) {
+	end := max(after.PausedUntil, after.HeldUntil, after.NextToken)
+	blocked := after.Fresh+after.Retries > 0 && !waits && end != 0
+	if blocked && (c.Next == 0 || c.Next > max(end, after.ProbeAt)) {
 		w.Fatalf("next is %d, after the end of what keeps back %+v", c.Next, after)
 	}
 }
 
-// goesBefore says whether item a of a lane is given before b whenever both wait: what is forced before the
-// rest, what is due before what is not, and within a kind in the order of due times.
+// goesBefore reports whether item a of a lane goes before b when both are ready: forced ones first, due ones
+// before others, and in the order of due times within a kind.
 func goesBefore(a, b schedule.Item, now int64) bool {
 	switch {
 	case a.Forced != b.Forced:
@@ -316,7 +322,8 @@ func goesBefore(a, b schedule.Item, now int64) bool {
 	return !a.Forced && a.Due <= now && b.Due > now
 }
 
-// expectTick: a claimer that sleeps until Next never oversleeps, and More and Waiting say what is left.
+// expectTick checks that a claimer that sleeps until Next does not oversleep, and that More and Waiting are
+// right.
 func (w *world) expectTick(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	s, lookahead := w.state.Stats, req.Lookahead.Milliseconds()
@@ -324,11 +331,11 @@ func (w *world) expectTick(req schedule.ClaimRequest, c schedule.Claimed) {
 	if c.More != more || c.Waiting != (!more && s.Ready > 0) {
 		w.Fatalf("the claim says more: %t, waiting: %t; %+v", c.More, c.Waiting, s)
 	}
-	latest := schedule.Forever // of the events that are surely the next
+	latest := schedule.Forever // the earliest of the events that certainly count
 	if s.HeadDue != 0 {
 		latest = max(s.HeadDue-lookahead/2, 1)
 	}
-	for _, h := range w.held {
+	for _, h := range w.leases {
 		latest = min(latest, h.until)
 	}
 	earliest := latest
@@ -344,8 +351,7 @@ func (w *world) expectTick(req schedule.ClaimRequest, c schedule.Claimed) {
 	}
 }
 
-// expectJumped: what is due stays due at its time; what is left of a hold, a breaker's rest and a token stays
-// left.
+// expectJumped checks that due times stay, and that holds, breakers and tokens keep their remaining time.
 func (w *world) expectJumped(before state, d time.Duration) {
 	w.Helper()
 	if diff := difference(before.Items, w.state.Items); diff != "" {
@@ -361,6 +367,7 @@ func (w *world) expectJumped(before state, d time.Duration) {
 	}
 }
 
+// expectWatermark checks the reply to an Advance. Moving the watermark must move no items.
 func (w *world) expectWatermark(a schedule.Advance, got schedule.Watermark) {
 	w.Helper()
 	want := w.state.Watermark

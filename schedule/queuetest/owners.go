@@ -13,14 +13,14 @@ import (
 )
 
 // concurrent lets several owners ensure, claim and settle at the same time. Every item must be acknowledged
-// exactly once, after exactly one retry, and never be leased to two at once.
+// exactly once, after exactly one retry, and must never be leased twice at a time.
 func concurrent(f *fixture) {
 	const owners = 4
 	each := 100
 	if f.Full {
 		each = 1000
 	}
-	l := &leasings{want: int64(owners * each)}
+	l := &leaseTable{want: int64(owners * each)}
 	timed, cancel := context.WithTimeout(f.ctx, 2*hintTimeout)
 	defer cancel()
 	group, ctx := errgroup.WithContext(timed)
@@ -29,23 +29,23 @@ func concurrent(f *fixture) {
 		for i := range each {
 			items = append(items, f.item(i%len(f.lanes), 0))
 		}
-		group.Go(func() error { return l.own(ctx, f.Index, fmt.Sprint("owner-", o), items) })
+		group.Go(func() error { return l.runOwner(ctx, f.Index, fmt.Sprint("owner-", o), items) })
 	}
-	f.no(group.Wait())
+	f.noErr(group.Wait())
 	if s := f.stats(); s.Delayed+s.Ready+s.Leased != 0 {
 		f.Fatalf("something is left: %+v", s)
 	}
-	f.quiet()
+	f.expectNoRepair()
 }
 
-// leasings are what the owners have at present, or have acknowledged: the tokens of leases, by id.
-type leasings struct {
+// leaseTable has the tokens of the owners' leases and of acknowledged items, by id.
+type leaseTable struct {
 	tokens      sync.Map
 	want, acked int64
 }
 
-// own is one owner's life: it puts its items in a few at a time, and claims and settles until all are done.
-func (l *leasings) own(ctx context.Context, ix Index, owner string, items []schedule.Item) error {
+// runOwner is one owner: it adds its items a few at a time, and claims and settles until all items are done.
+func (l *leaseTable) runOwner(ctx context.Context, ix Index, owner string, items []schedule.Item) error {
 	for n := 0; atomic.LoadInt64(&l.acked) < l.want; n++ {
 		page := items[:min(7, len(items))]
 		items = items[len(page):]
@@ -88,7 +88,7 @@ func (l *leasings) own(ctx context.Context, ix Index, owner string, items []sche
 	return nil
 }
 
-// backlog: items of light lanes do not wait behind the many of another.
+// backlog checks that items of lanes with few items do not wait behind a lane with many.
 func backlog(f *fixture) {
 	size := 10_000
 	if f.Full {

@@ -1,12 +1,12 @@
-// Package queuetest is the suite that every index passes. [Transcripts] compares what an index answers with
-// files that say it, and [Run] checks the promises of package schedule that need more than a list of
-// operations. [Random] does random operations on few items and lanes, and checks the invariants of the state
-// after each; with an oracle, which is another index, it compares every reply and the whole state of both.
+// Package queuetest is the conformance suite of an index. [Transcripts] compares an index's replies with
+// files. [Run] checks the promises of package schedule that need more than a list of operations. [Random]
+// executes random operations on few items and lanes, and checks the invariants of the state after each. With
+// an oracle, which is another index, it compares every reply and the whole state of both.
 //
-// It needs only the methods that the engine uses, and a clock that the test can put forward.
+// The suite needs only the methods that the engine uses, and a clock that the test can move.
 //
-// The suite checks behaviour as a caller sees it. It does not measure speed, and it does not take an index's
-// server away: the tests of the implementation do.
+// It checks behaviour as a caller sees it. It does not measure speed, and it does not stop an index's server:
+// the tests of the implementations do.
 package queuetest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Index is all that the engine uses of an index.
+// Index has the methods of an index that the engine uses.
 type Index interface {
 	Shards() int
 	ShardOf(lane int64) int
@@ -55,55 +55,54 @@ type Index interface {
 	Run(ctx context.Context) error
 }
 
-// A batched operation is one on elements, as a method of Index.
+// A batched is an operation on elements, as a method of Index.
 type batched[E, R any] = func(ix Index, ctx context.Context, elements []E) ([]R, error)
 
-// on returns the operation on those elements.
+// on binds an operation to its elements.
 func on[E, R any](ctx context.Context, do batched[E, R], elements []E) func(Index) ([]R, error) {
 	return func(ix Index) ([]R, error) { return do(ix, ctx, elements) }
 }
 
-// silent makes an operation that answers nothing one of empty answers.
-func silent[E any](do func(ix Index, ctx context.Context, elements []E) error) batched[E, struct{}] {
+// withoutReply adapts an operation that returns only an error.
+func withoutReply[E any](do func(ix Index, ctx context.Context, elements []E) error) batched[E, struct{}] {
 	return func(ix Index, ctx context.Context, elements []E) ([]struct{}, error) {
 		return nil, do(ix, ctx, elements)
 	}
 }
 
-// A Harness is one index under test, with its clock. Index, Now and Advance are required. The suite resets
-// the index itself; it may have been used before.
+// A Harness is an index under test with its clock. Index, Now and Advance are required. The suite resets the
+// index, so it may have been used before.
 type Harness struct {
 	Index Index
-	// Now reads the index's clock, in Unix milliseconds.
+	// Now returns the index's clock, in Unix milliseconds.
 	Now func() int64
-	// Advance puts the index's clock forward by d, at once, or back where d is negative. Where the clock is a
-	// server's, it adds to an offset that exists for tests alone. The clock may also go on by itself
-	// meanwhile: the suite bears a second of that in each test.
+	// Advance moves the index's clock by d at once, back if d is negative. For a server's clock it changes an
+	// offset that only tests use. The clock may also run: each test tolerates one second of that.
 	Advance func(d time.Duration)
-	// Full gives backlogs and crowds their full size.
+	// Full enlarges backlogs and the number of concurrent calls.
 	Full bool
 }
 
-// RandomRuns sets how many random runs [Random] does, of a hundred operations on average. Flags of
-// the command line override it. TestMain calls it: the number holds for a whole test binary.
+// RandomRuns sets how many random runs [Random] makes, of a hundred operations on average. Flags of the
+// command line override it. TestMain calls it: the number holds for a whole test binary.
 func RandomRuns(n int) {
 	for name, value := range map[string]string{"rapid.checks": strconv.Itoa(n), "rapid.steps": "100"} {
 		if err := flag.Set(name, value); err != nil {
-			panic(err) // the flag is gone
+			panic(err) // rapid has no such flag any more
 		}
 	}
 }
 
-// Run runs the checks on harnesses that open makes. They run in parallel, each on a harness of its own.
+// Run runs the checks in parallel, each on its own harness from open.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for name, check := range map[string]func(f *fixture){
 		"LanesHaveShards":               lanesHaveShards,
-		"ScanMeetsWhatStays":            scanMeets,
+		"ScanFindsWhatStays":            scanFinds,
 		"Refusals":                      refusals,
 		"HintForAnEarlierHead":          hintEarlier,
 		"HintWhenALaneHasRoomAgain":     hintRoom,
 		"HintForRoomThatIsLeft":         hintLeftRoom,
-		"ChannelOfHintsIsAlwaysOne":     hintChannel,
+		"HintsUseOneChannel":            hintChannel,
 		"BacklogDoesNotDelayLightLanes": backlog,
 		"OwnersGetEveryItemOnce":        concurrent,
 	} {
@@ -114,7 +113,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}
 }
 
-// tb is what testing.T and rapid.T share.
+// tb is the common part of testing.T and rapid.T.
 type tb interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -130,12 +129,13 @@ type fixture struct {
 	ids        int
 	tokens     int
 	generation int64
-	// the latest reading of shard 0's clock with a claim's lookahead: what was due by it may have been promoted
+	// latest is the latest reading of shard 0's clock plus a claim's lookahead. Items that are due by then
+	// may be ready.
 	latest int64
 	locks  bool // the test uses locks, which may be in any shard
 }
 
-// wide is a claim that nothing but the lanes themselves bounds.
+// wide returns a claim that only the lanes themselves limit.
 func (f *fixture) wide() schedule.ClaimRequest {
 	f.tokens++
 	return schedule.ClaimRequest{
@@ -158,14 +158,14 @@ func (f *fixture) reset() {
 	f.Helper()
 	for shard := range f.Index.Shards() {
 		have, err := f.Index.Generation(f.ctx, shard)
-		f.no(err)
+		f.noErr(err)
 		f.generation = max(f.generation, have)
 	}
 	f.generation++
 	f.Index.SetGeneration(f.generation)
 	for shard := range f.Index.Shards() {
-		f.no(f.Index.Reset(f.ctx, shard, f.generation))
-		f.no(f.Index.Open(f.ctx, shard))
+		f.noErr(f.Index.Reset(f.ctx, shard, f.generation))
+		f.noErr(f.Index.Open(f.ctx, shard))
 	}
 }
 
@@ -181,7 +181,7 @@ func (f *fixture) findLanes(n int) {
 
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// idOf returns the n-th id. Later numbers have later ids.
+// idOf returns the n-th id. The ids sort by n.
 func idOf(n int) string {
 	id := []byte("01K00000000000000000000000")
 	for i := len(id) - 1; n > 0; i-- {
@@ -201,7 +201,7 @@ func (f *fixture) item(i int, d time.Duration) schedule.Item {
 	return schedule.Item{ID: f.id(), Lane: f.lanes[i], Due: f.Now() + d.Milliseconds()}
 }
 
-// items returns n new items of the i-th lane that are due now, in order.
+// items returns n new items of the i-th lane that are due now. Their ids are in order.
 func (f *fixture) items(i, n int) []schedule.Item {
 	items := make([]schedule.Item, n)
 	for j := range items {
@@ -210,19 +210,19 @@ func (f *fixture) items(i, n int) []schedule.Item {
 	return items
 }
 
-func (f *fixture) no(err error) {
+func (f *fixture) noErr(err error) {
 	f.Helper()
 	if err != nil {
 		f.Fatalf("unexpected error: %v", err)
 	}
 }
 
-// each does an operation on elements, in full batches, and expects a reply to each of them.
+// each executes an operation on elements, in full batches, and expects a reply to each of them.
 func each[E, R any](f *fixture, do batched[E, R], elements []E) (replies []R) {
 	f.Helper()
 	for page := range slices.Chunk(elements, schedule.MaxBatch) {
 		some, err := do(f.Index, f.ctx, page)
-		f.no(err)
+		f.noErr(err)
 		if len(some) != len(page) {
 			f.Fatalf("%d of %d elements were answered: %+v", len(some), len(page), some)
 		}
@@ -236,11 +236,11 @@ func (f *fixture) ensure(items ...schedule.Item) {
 	each(f, Index.Ensure, items)
 }
 
-// claim claims of shard 0 and checks what holds for every claim.
+// claim claims from shard 0, and checks what must hold for every claim.
 func (f *fixture) claim(req schedule.ClaimRequest) schedule.Claimed {
 	f.Helper()
 	claimed, err := f.Index.Claim(f.ctx, 0, req)
-	f.no(err)
+	f.noErr(err)
 	if len(claimed.Leases) > req.Max {
 		f.Fatalf("a claim of %d returned %d leases", req.Max, len(claimed.Leases))
 	}
@@ -257,13 +257,13 @@ func (f *fixture) claim(req schedule.ClaimRequest) schedule.Claimed {
 	return claimed
 }
 
-// take claims all that can be claimed and returns the leases.
+// take claims everything that can be claimed, and returns the leases.
 func (f *fixture) take() []schedule.Lease {
 	f.Helper()
 	return f.claim(f.wide()).Leases
 }
 
-// takeOne claims and expects exactly that item.
+// takeOne claims, and expects exactly this item.
 func (f *fixture) takeOne(id string) schedule.Lease {
 	f.Helper()
 	leases := f.take()
@@ -281,12 +281,12 @@ func idsOf(leases []schedule.Lease) []string {
 	return ids
 }
 
-// settled returns the settlement of a lease.
+// settled returns a settlement of the lease.
 func settled(l schedule.Lease, o schedule.Outcome) schedule.Settlement {
 	return schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: o}
 }
 
-// apply settles what is leased.
+// apply settles leases and expects that all settlements apply.
 func (f *fixture) apply(settlements ...schedule.Settlement) {
 	f.Helper()
 	for i, reply := range each(f, Index.Settle, settlements) {
@@ -307,7 +307,7 @@ func (f *fixture) ack(leases []schedule.Lease, signal schedule.Signal) {
 	f.apply(settlements...)
 }
 
-// answer lets one attempt of the i-th lane end with the signal, times over.
+// answer makes a number of attempts of the i-th lane that end with the signal.
 func (f *fixture) answer(i, times int, signal schedule.Signal) {
 	f.Helper()
 	for range times {
@@ -317,14 +317,14 @@ func (f *fixture) answer(i, times int, signal schedule.Signal) {
 	}
 }
 
-// scan returns all that a shard holds, each id once.
+// scan returns all items of a shard, each id once.
 func (f *fixture) scan(shard int) []schedule.Found {
 	f.Helper()
 	var all []schedule.Found
 	seen := make(map[string]int)
 	for cursor := ""; ; {
 		page, err := f.Index.Scan(f.ctx, shard, cursor, 100)
-		f.no(err)
+		f.noErr(err)
 		for _, found := range page.Found {
 			if i, ok := seen[found.ID]; ok {
 				all[i] = found
@@ -340,30 +340,30 @@ func (f *fixture) scan(shard int) []schedule.Found {
 	}
 }
 
-// watermark reads shard 0's.
+// watermark returns the watermark of shard 0.
 func (f *fixture) watermark() schedule.Watermark {
 	f.Helper()
 	w, err := f.Index.Watermark(f.ctx, 0)
-	f.no(err)
+	f.noErr(err)
 	return w
 }
 
-// set makes a setting with a version above that of every earlier one.
+// set applies a setting with a version above that of every earlier one.
 func (f *fixture) set(s schedule.LaneSetting) {
 	f.Helper()
 	f.tokens++
 	s.Version = int64(f.tokens)
-	f.no(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}))
+	f.noErr(f.Index.SetLanes(f.ctx, []schedule.LaneSetting{s}))
 }
 
 func (f *fixture) stats() schedule.Stats {
 	f.Helper()
 	stats, err := f.Index.Stats(f.ctx, 0)
-	f.no(err)
+	f.noErr(err)
 	return stats
 }
 
-// sizes are the stats of shard 0, with the locks of all shards.
+// sizes returns the stats of shard 0, with the locks of all shards.
 func (f *fixture) sizes() (schedule.Stats, error) {
 	stats, err := f.Index.Stats(f.ctx, 0)
 	for shard := 1; err == nil && shard < f.Index.Shards(); shard++ {
@@ -375,7 +375,7 @@ func (f *fixture) sizes() (schedule.Stats, error) {
 	return stats, err
 }
 
-// Audit runs a whole audit of every shard and returns how many repairs it made.
+// Audit runs a whole audit of every shard and returns the number of repairs.
 func Audit(ctx context.Context, ix Index) (repaired int, err error) {
 	for shard := range ix.Shards() {
 		for cursor := ""; ; {
@@ -393,49 +393,48 @@ func Audit(ctx context.Context, ix Index) (repaired int, err error) {
 	return repaired, nil
 }
 
-// quiet expects that an audit repairs nothing.
-func (f *fixture) quiet() {
+// expectNoRepair expects that an audit repairs nothing.
+func (f *fixture) expectNoRepair() {
 	f.Helper()
 	repaired, err := Audit(f.ctx, f.Index)
-	f.no(err)
+	f.noErr(err)
 	if repaired != 0 {
 		f.Fatalf("the audit of a sound index repaired %d", repaired)
 	}
 }
 
-// usual is the longest time that the suite lets pass between two calls to a shard. A claimer asks more often.
-// Where a shard is not asked for longer, an index may take it for a clock that was put forward.
-const usual = 8 * time.Second
+// maxStep is the longest time between two calls to a shard. Claimers call more often. If a shard is not
+// called for longer, an index may assume that its clock was set forward.
+const maxStep = 8 * time.Second
 
-// pass lets d pass, as it does for an index that is in use. On an index with several shards only those are
-// asked that the test uses: a round trip to each every eight seconds would be most of the test's time.
+// pass lets d pass, with calls in between as for an index in use. It calls only the shards that the test
+// uses: calls to every shard would take most of the test's time.
 func (f *fixture) pass(d time.Duration) {
 	f.Helper()
 	used := 1
 	if f.locks {
 		used = f.Index.Shards()
 	}
-	for ; d > 0; d -= usual {
-		f.Advance(min(d, usual))
+	for ; d > 0; d -= maxStep {
+		f.Advance(min(d, maxStep))
 		f.clocks(used)
 	}
 }
 
-// clocks reads the clocks of the first n shards.
+// clocks returns the clocks of the first n shards.
 func (f *fixture) clocks(n int) []int64 {
 	f.Helper()
 	clocks := make([]int64, n)
 	for shard := range clocks {
 		s, err := f.Index.Stats(f.ctx, shard)
-		f.no(err)
+		f.noErr(err)
 		clocks[shard] = s.Now
 	}
 	f.latest = max(f.latest, clocks[0])
 	return clocks
 }
 
-// jump puts the clock forward or back at once, lets every shard see it, and returns by how much shard 0's has
-// moved.
+// jump moves the clock at once, lets every shard read it, and returns by how much shard 0's clock has moved.
 func (f *fixture) jump(d time.Duration) int64 {
 	f.Helper()
 	before := f.clocks(f.Index.Shards())

@@ -12,34 +12,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// The random operations act on few ids and lanes, so that they meet each other often.
+// Few ids and lanes make the random operations meet often.
 const (
 	randomIDs   = 40
 	randomLanes = 3
 )
 
-// longestLock is as long as a lock may be, with every kind of character.
+// longestLock has the greatest length of a lock's name, and every kind of character.
 const longestLock = "order_0001-AZaz_zzzzzz"
 
-// Random does random operations on an index, with crashes, lost replies and jumps of the clock, and checks
-// the invariants of its state after each. With an oracle, which is another index, it does each operation
-// there too, and compares every reply and the whole state. The clocks of both stand still between calls of
-// Advance, and say the same.
+// Random executes random operations on an index, with crashes, lost replies and jumps of the clock, and
+// checks the invariants of its state after each. With an oracle, which is another index, it executes each
+// operation on both and compares every reply and the whole state. The clocks of both must be equal and stand
+// still between calls of Advance.
 func Random(t *testing.T, h Harness, oracle *Harness) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, h, oracle, rapid.SampledFrom([]int{1, 2, 4, 12, 30}).Draw(rt, "lane limit"))
 		actions := make(map[string]func(*rapid.T))
 		for name, action := range map[string]func(){
-			"ensure": w.randomEnsure, "claim": w.randomClaim, "claim 2": w.randomClaim,
-			"again":  w.randomRepeat,
+			"ensure": w.randomEnsure, "cancel": w.randomCancel, "move": w.randomMove,
+			"claim": w.randomClaim, "claim 2": w.randomClaim, "again": w.randomRepeat,
 			"settle": w.randomSettle, "finish": w.randomFinish, "extend": w.randomExtend,
-			"cancel": w.randomCancel,
-			"move":   w.randomMove, "adopt": w.randomAdopt, "setting": w.randomSetting,
-			"outage":  w.randomOutage,
-			"horizon": w.randomHorizon, "loaded": w.randomLoaded, "acquire": w.randomAcquire,
-			"release": w.randomRelease,
-			"advance": w.randomAdvance, "jump": w.randomJump, "rebuild": w.randomRebuild,
-			"audit": w.randomAudit,
+			"acquire": w.randomAcquire, "release": w.randomRelease,
+			"setting": w.randomSetting, "outage": w.randomOutage,
+			"horizon": w.randomHorizon, "loaded": w.randomLoaded,
+			"advance": w.randomAdvance, "jump": w.randomJump,
+			"adopt": w.randomAdopt, "rebuild": w.randomRebuild, "audit": w.randomAudit,
 		} {
 			actions[name] = func(rt *rapid.T) {
 				w.tb, w.rt = rt, rt
@@ -53,21 +51,21 @@ func Random(t *testing.T, h Harness, oracle *Harness) {
 	})
 }
 
-// A world is an index under random operations, with its oracle, and what their replies have said.
+// A world is an index under random operations, with its oracle, and what the replies have said.
 type world struct {
 	*fixture // of the index
 	rt       *rapid.T
 	// sides are the index and the oracle, if there is one.
-	sides     []*fixture
-	limit     int // LaneLimit of every claim
-	refs      []schedule.Ref
-	last      map[string]schedule.ClaimRequest
-	oldTokens []string
-	held      map[string]holder
-	contests  map[string]*contest // by lock
-	versions  map[int64]int64     // of lanes
-	limits    map[int64]int
-	state     state // after the last operation
+	sides       []*fixture
+	limit       int // LaneLimit of every claim
+	refs        []schedule.Ref
+	last        map[string]schedule.ClaimRequest
+	oldTokens   []string
+	leases      map[string]knownLease
+	lockRecords map[string]*lockRecord // by lock
+	versions    map[int64]int64        // of lanes
+	limits      map[int64]int
+	state       state // after the last operation
 }
 
 func newWorld(rt *rapid.T, h Harness, oracle *Harness, limit int) *world {
@@ -91,26 +89,26 @@ func newWorld(rt *rapid.T, h Harness, oracle *Harness, limit int) *world {
 	return w
 }
 
-// both does the same on all sides, and compares the replies.
+// both executes an operation on all sides and compares the replies.
 func both[R any](w *world, what string, do func(Index) (R, error)) R {
 	w.Helper()
 	got, err := do(w.Index)
 	for _, oracle := range w.sides[1:] {
 		want, failed := do(oracle.Index)
-		if diff := cmp.Diff(want, got, sameTicks, cmpopts.EquateEmpty()); diff != "" ||
-			(err == nil) != (failed == nil) {
+		diff := cmp.Diff(want, got, sameTicks, cmpopts.EquateEmpty())
+		if diff != "" || (err == nil) != (failed == nil) {
 			w.Fatalf("%s: %v, want %v; the replies differ (-oracle +index):\n%s", what, err, failed, diff)
 		}
 	}
-	w.no(err)
+	w.noErr(err)
 	return got
 }
 
-// sameTicks compares without the sequence, which an index that cannot be rolled back does not count.
+// sameTicks ignores Seq, which only an index that can be rolled back counts.
 var sameTicks = cmp.Comparer(func(a, b schedule.Tick) bool { return a.Now == b.Now && a.Next == b.Next })
 
-// retried is both, with a reply that is now and then lost: the repetition of the call must change nothing
-// more.
+// retried is both, but sometimes repeats the operation as if its reply had been lost. The repetition must
+// change nothing.
 func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 	w.Helper()
 	first := both(w, what, do)
@@ -127,13 +125,13 @@ func retried[R any](w *world, what string, do func(Index) (R, error)) R {
 	return first
 }
 
-// some draws up to most different ids. An id is always of the same lane.
+// some draws up to most different ids. An id always has the same lane.
 func (w *world) some(most int) []schedule.Ref {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom(w.refs), 1, most, rapid.ID[schedule.Ref]).Draw(w.rt,
 		"ids")
 }
 
-// drawn draws up to most elements of different ids, and does an operation on them.
+// drawn draws up to most elements with different ids, and executes an operation on them.
 func drawn[E, R any](
 	w *world, most int, what string, do batched[E, R], draw func(schedule.Ref) E,
 ) (elements []E, replies []R) {
@@ -169,10 +167,10 @@ func (w *world) drawItem(ref schedule.Ref) schedule.Item {
 	return item
 }
 
-// drawToken draws the token that an id is leased under, an old one or one that was never used.
+// drawToken draws the token of an id's lease, an old token, or an unused one.
 func (w *world) drawToken(id string) string {
 	tokens := []string{"foreign"}
-	if h, leased := w.held[id]; leased {
+	if h, leased := w.leases[id]; leased {
 		tokens = append(tokens, h.token, h.token)
 	}
 	if n := len(w.oldTokens); n > 0 {
@@ -228,11 +226,11 @@ func (w *world) randomMove() {
 				w.Fatalf("%s was absent, but move answered %d", m.ID, got[i])
 			}
 		case schedule.Leased:
-			h := w.held[m.ID]
-			if h.moved == 0 || m.Due < h.moved {
-				h.moved = m.Due
+			h := w.leases[m.ID]
+			if h.movedTo == 0 || m.Due < h.movedTo {
+				h.movedTo = m.Due
 			}
-			w.held[m.ID] = h
+			w.leases[m.ID] = h
 			if got[i] != schedule.MovedBlocked {
 				w.Fatalf("%s was leased, but move answered %d", m.ID, got[i])
 			}
@@ -251,27 +249,27 @@ func (w *world) randomExtend() {
 		}
 	})
 	for i, e := range extensions {
-		h, leased := w.held[e.ID]
+		h, leased := w.leases[e.ID]
 		mine := leased && h.token == e.Token
 		if got[i] != mine {
 			w.Fatalf("extension of %s under %q answered %t, want %t", e.ID, e.Token, got[i], mine)
 		}
 		if mine {
 			h.until = max(h.until, e.Until)
-			w.held[e.ID] = h
+			w.leases[e.ID] = h
 		}
 	}
 	w.observe()
 }
 
 func (w *world) randomAdopt() {
-	adoptions, _ := drawn(w, 3, "adopt", silent(Index.Adopt), func(ref schedule.Ref) schedule.Lease {
+	adoptions, _ := drawn(w, 3, "adopt", withoutReply(Index.Adopt), func(ref schedule.Ref) schedule.Lease {
 		a := schedule.Lease{Item: w.drawItem(ref), Token: "adopted", Until: w.Now() + 40_000}
 		a.Lock = ""
 		if w.oneIn(2, "locked") {
 			a.Lock = lockOf(a.ID)
 		}
-		if h, leased := w.held[a.ID]; leased && w.oneIn(2, "again") {
+		if h, leased := w.leases[a.ID]; leased && w.oneIn(2, "again") {
 			a.Token = h.token
 		}
 		return a
@@ -280,17 +278,17 @@ func (w *world) randomAdopt() {
 	w.observe()
 }
 
-// noteAdopted notes who has what from an adoption on.
+// noteAdopted records the leases and locks of an adoption.
 func (w *world) noteAdopted(adoptions []schedule.Lease) {
 	for _, a := range adoptions {
-		if h, leased := w.held[a.ID]; !leased {
-			w.held[a.ID] = holder{token: a.Token, until: a.Until}
+		if h, leased := w.leases[a.ID]; !leased {
+			w.leases[a.ID] = knownLease{token: a.Token, until: a.Until}
 		} else if h.token == a.Token {
 			h.until = max(h.until, a.Until)
-			w.held[a.ID] = h
+			w.leases[a.ID] = h
 		}
 		if a.Lock != "" && a.Until > w.Now() {
-			w.contest(a.Lock).join(claimant{a.ID, a.Token}, a.Until)
+			w.lockRecord(a.Lock).join(lockHolder{a.ID, a.Token}, a.Until)
 		}
 	}
 }
@@ -307,7 +305,7 @@ func (w *world) randomSetting() {
 	if w.oneIn(3, "pause") {
 		s.PausedUntil = w.due()
 	}
-	retried(w, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{s}))
+	retried(w, "set lanes", on(w.ctx, withoutReply(Index.SetLanes), []schedule.LaneSetting{s}))
 	applies := s.Version >= w.versions[lane]
 	if applies {
 		w.versions[lane], w.limits[lane] = s.Version, s.Limit
@@ -316,7 +314,7 @@ func (w *world) randomSetting() {
 	w.expectSetting(before.Lanes[lane], s, applies)
 }
 
-// randomOutage lets attempts of one lane end without an answer, in so many as make a breaker open.
+// randomOutage lets attempts of one lane end without an answer, enough to open a breaker.
 func (w *world) randomOutage() {
 	lane := w.anyLane()
 	apart := pick[time.Duration](w, "apart", 0, 3*time.Second, schedule.BreakerSpan)
@@ -332,7 +330,7 @@ func (w *world) randomOutage() {
 				Item: item, Token: "outage", Outcome: schedule.Ack, Signal: signal,
 			})
 		}
-		retried(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
+		retried(w, "adopt", on(w.ctx, withoutReply(Index.Adopt), adoptions))
 		w.noteAdopted(adoptions)
 		w.settle(settlements)
 		w.pass(apart)
@@ -381,44 +379,43 @@ func (w *world) pass(d time.Duration) {
 	w.observe()
 }
 
-// randomJump puts the clock forward or back at once. What is due stays due at its time; what is left of
-// leases, holds and locks stays left.
+// randomJump moves the clock at once. Due times stay; leases, holds and locks keep their remaining time.
 func (w *world) randomJump() {
 	d := pick[time.Duration](w, "jump", -time.Hour, -7*time.Second, time.Minute, time.Hour)
 	w.endPauses()
 	for _, side := range w.sides {
 		side.jump(d)
 	}
-	for id, h := range w.held {
+	for id, h := range w.leases {
 		h.until += d.Milliseconds()
-		w.held[id] = h
+		w.leases[id] = h
 	}
-	for _, k := range w.contests {
+	for _, k := range w.lockRecords {
 		k.keptUntil += d.Milliseconds()
-		for c := range k.claimants {
-			k.claimants[c] += d.Milliseconds()
+		for c := range k.holders {
+			k.holders[c] += d.Milliseconds()
 		}
 	}
 	before := w.observe()
 	w.expectJumped(before, d)
 }
 
-// endPauses ends by a setting what has ended by itself: whether a pause that the clock goes back into begins
-// again is an index's choice.
+// endPauses ends expired pauses by a setting. If the clock goes back before the end of an expired pause, an
+// index may start the pause again or not.
 func (w *world) endPauses() {
 	for _, lane := range w.lanes[:randomLanes] {
 		if s := w.state.Lanes[lane]; s.PausedUntil == 0 {
 			w.versions[lane]++
 			setting := schedule.LaneSetting{Lane: lane, Limit: w.limits[lane], Every: s.Every,
 				Version: w.versions[lane]}
-			retried(w, "set lanes", on(w.ctx, silent(Index.SetLanes), []schedule.LaneSetting{setting}))
+			retried(w, "set lanes", on(w.ctx, withoutReply(Index.SetLanes), []schedule.LaneSetting{setting}))
 		}
 	}
 }
 
 func (w *world) randomAudit() {
 	for _, side := range w.sides {
-		side.quiet()
+		side.expectNoRepair()
 	}
 	before := w.observe()
 	if diff := difference(before.Items, w.state.Items) + difference(before.Lanes, w.state.Lanes); diff != "" {
@@ -426,21 +423,20 @@ func (w *world) randomAudit() {
 	}
 }
 
-// randomRebuild is what follows when an index was lost: an index of another generation, the attempts that
-// run, and then the rest.
+// randomRebuild sometimes does what follows the loss of an index.
 func (w *world) randomRebuild() {
 	if w.oneIn(4, "rebuild") {
 		w.rebuild()
 	}
 }
 
-// rebuild empties every shard under a new generation, adopts what was leased, opens the shards, and puts the
-// rest back.
+// rebuild empties every shard under a new generation, adopts the leases, opens the shards, and adds the other
+// items.
 func (w *world) rebuild() {
 	w.Helper()
-	items, held := w.state.Items, w.held
+	items, leases := w.state.Items, w.leases
 	w.generation++
-	w.held, w.contests = make(map[string]holder), make(map[string]*contest)
+	w.leases, w.lockRecords = make(map[string]knownLease), make(map[string]*lockRecord)
 	w.versions, w.limits = make(map[int64]int64), make(map[int64]int)
 	w.last = make(map[string]schedule.ClaimRequest)
 	for _, side := range w.sides {
@@ -449,7 +445,7 @@ func (w *world) rebuild() {
 			w.Fatalf("stats of a lost index: %v", err)
 		}
 		for shard := range side.Index.Shards() {
-			w.no(side.Index.Reset(w.ctx, shard, w.generation))
+			w.noErr(side.Index.Reset(w.ctx, shard, w.generation))
 		}
 	}
 	req := w.wide()
@@ -461,21 +457,21 @@ func (w *world) rebuild() {
 	var adoptions []schedule.Lease
 	var rest []schedule.Item
 	for _, ref := range w.refs {
-		if h, leased := held[ref.ID]; leased && h.until > w.Now() {
+		if h, leased := leases[ref.ID]; leased && h.until > w.Now() {
 			adoptions = append(adoptions, schedule.Lease{Item: items[ref.ID].Item, Token: h.token,
 				Until: h.until})
 		} else if found, ok := items[ref.ID]; ok {
 			rest = append(rest, found.Item)
 		}
 	}
-	both(w, "adopt", on(w.ctx, silent(Index.Adopt), adoptions))
+	both(w, "adopt", on(w.ctx, withoutReply(Index.Adopt), adoptions))
 	w.noteAdopted(adoptions)
 	for _, side := range w.sides {
 		for shard := range side.Index.Shards() {
-			w.no(side.Index.Open(w.ctx, shard))
+			w.noErr(side.Index.Open(w.ctx, shard))
 		}
 	}
-	// the limit of lanes without one is learned from claims
+	// The index learns the limit of lanes without their own from claims.
 	req.Owner, req.Max, req.LaneLimit = "first", 0, w.limit
 	both(w, "claim", func(ix Index) (schedule.Claimed, error) { return ix.Claim(w.ctx, 0, req) })
 	both(w, "ensure", on(w.ctx, Index.Ensure, rest))

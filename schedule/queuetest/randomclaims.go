@@ -10,24 +10,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A holder is what the replies said of an id that is leased.
-type holder struct {
-	token string
-	until int64
-	moved int64 // the due time of a movement that came meanwhile; zero: none
+// A knownLease is what the replies have said about a leased id.
+type knownLease struct {
+	token   string
+	until   int64
+	movedTo int64 // the due time of a movement that came during the lease; zero: none
 	// uncounted: it does not count towards the concurrency of its lane.
 	uncounted bool
 }
 
-// count notes whether a lease counts from now on.
+// count records whether a lease counts from now on.
 func (w *world) count(l schedule.LeaseRef, counts bool) {
-	if h, leased := w.held[l.ID]; leased && h.token == l.Token {
+	if h, leased := w.leases[l.ID]; leased && h.token == l.Token {
 		h.uncounted = !counts
-		w.held[l.ID] = h
+		w.leases[l.ID] = h
 	}
 }
 
-// countEnded notes what a claim does with the leases that it names.
+// countEnded records what a claim does with the leases that it names.
 func (w *world) countEnded(named []schedule.EndedLease) {
 	for _, e := range named {
 		w.count(e.Next, true)
@@ -64,14 +64,14 @@ func (w *world) randomClaim() {
 	w.oldTokens = append(w.oldTokens, req.Token)
 }
 
-// randomRepeat repeats an owner's last claim: the reply was lost.
+// randomRepeat repeats an owner's last claim, as if its reply had been lost.
 func (w *world) randomRepeat() {
-	if w.oneIn(3, "late") { // what was leased may be another's by now
+	if w.oneIn(3, "late") { // another owner may have the items by now
 		w.pass(time.Minute + time.Second)
 		w.randomClaim()
 	}
 	req, ok := w.last[pick(w, "owner", "one", "two")]
-	if !ok { // nothing was claimed yet
+	if !ok { // no claim yet
 		return
 	}
 	c := both(w, "claim, repeated", func(ix Index) (schedule.Claimed, error) {
@@ -83,7 +83,7 @@ func (w *world) randomRepeat() {
 	for _, l := range c.Leases {
 		leased[l.ID] = true
 	}
-	for id, h := range w.held {
+	for id, h := range w.leases {
 		if (h.token == req.Token) != leased[id] {
 			w.Fatalf("%s is leased under %s; it is among those of the repeated claim %s: %t", id, h.token,
 				req.Token, leased[id])
@@ -119,11 +119,11 @@ func (w *world) randomSettle() {
 	w.settle(settlements)
 }
 
-// randomFinish settles what is leased, as its holders do.
+// randomFinish settles leases as their holders do.
 func (w *world) randomFinish() {
 	var settlements []schedule.Settlement
 	for _, ref := range w.refs {
-		if h, leased := w.held[ref.ID]; leased && !w.oneIn(3, "skip") {
+		if h, leased := w.leases[ref.ID]; leased && !w.oneIn(3, "skip") {
 			s := w.drawSettlement(ref)
 			s.Token = h.token
 			settlements = append(settlements, s)
@@ -136,22 +136,23 @@ func (w *world) settle(settlements []schedule.Settlement) {
 	w.Helper()
 	call := on(w.ctx, Index.Settle, settlements)
 	var got []schedule.Settled
-	if slices.ContainsFunc(settlements, func(s schedule.Settlement) bool { return w.held[s.ID].moved != 0 }) {
-		got = both(w, "settle", call) // repeated, it would overrule the movement that came meanwhile
+	wasMoved := func(s schedule.Settlement) bool { return w.leases[s.ID].movedTo != 0 }
+	if slices.ContainsFunc(settlements, wasMoved) {
+		got = both(w, "settle", call) // a repetition would overrule the movement
 	} else {
 		got = retried(w, "settle", call)
 	}
-	before, held := w.state, maps.Clone(w.held)
+	before, leases := w.state, maps.Clone(w.leases)
 	for _, s := range settlements {
 		w.count(s.Next, true)
 	}
 	for i, s := range settlements {
-		h, leased := held[s.ID]
+		h, leased := leases[s.ID]
 		mine, want := leased && h.token == s.Token, schedule.Gone
 		switch {
 		case mine || s.Won && !leased:
 			want = schedule.Applied
-			delete(w.held, s.ID)
+			delete(w.leases, s.ID)
 		case before.Items[s.ID].Place != schedule.Absent:
 			want = schedule.Stale
 		}
@@ -162,20 +163,21 @@ func (w *world) settle(settlements []schedule.Settlement) {
 	w.observe()
 	for i, s := range settlements {
 		if got[i] == schedule.Applied {
-			w.expectSettlement(s, held[s.ID])
+			w.expectSettlement(s, leases[s.ID])
 		}
 	}
 	if len(settlements) == 1 {
 		s := settlements[0]
-		h, leased := held[s.ID]
+		h, leased := leases[s.ID]
 		w.expectLearned(before.Lanes[s.Lane], s, leased && h.token == s.Token)
 	}
 }
 
-// expectSettlement: an item is where its settlement wants it, or a movement that came meanwhile.
-func (w *world) expectSettlement(s schedule.Settlement, h holder) {
+// expectSettlement checks that an item is where its settlement, or a movement that came during the lease,
+// puts it.
+func (w *world) expectSettlement(s schedule.Settlement, h knownLease) {
 	w.Helper()
-	moved := h.moved
+	moved := h.movedTo
 	if h.token != s.Token {
 		moved = 0
 	}
@@ -196,7 +198,7 @@ func (w *world) expectSettlement(s schedule.Settlement, h holder) {
 	}
 }
 
-// expectLearned: a lane learns from the end of a lease, and from nothing else.
+// expectLearned checks that a lane learns from the end of a lease, and from nothing else.
 func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, mine bool) {
 	w.Helper()
 	got, want := w.state.Lanes[s.Lane], before
@@ -204,8 +206,7 @@ func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, 
 	if mine && s.Signal == schedule.Answered {
 		want.Health, want.Unanswered, open = schedule.Answering, 0, false
 		want.Concurrency = min(2*before.Concurrency, before.Limit)
-		if before.Breaker !=
-			schedule.BreakerClosed {
+		if before.Breaker != schedule.BreakerClosed {
 			want.Concurrency = 1
 		}
 	} else if mine && s.Signal != schedule.NoSignal {
@@ -218,14 +219,14 @@ func (w *world) expectLearned(before schedule.LaneState, s schedule.Settlement, 
 		if open {
 			want.Concurrency = 1
 		}
-		if rest := got.ProbeAt - now - schedule.BreakerRest.Milliseconds(); open &&
-			(rest < 0 || rest >= schedule.ProbeSpread) {
+		extra := got.ProbeAt - now - schedule.BreakerRest.Milliseconds()
+		if open && (extra < 0 || extra >= schedule.ProbeSpread) {
 			w.Fatalf("at %d the breaker of %+v opened", now, got)
 		}
 	}
-	if got.Health != want.Health || got.Concurrency != want.Concurrency ||
-		got.Unanswered != want.Unanswered ||
-		(got.Breaker != schedule.BreakerClosed) != open {
+	learned := got.Health == want.Health && got.Concurrency == want.Concurrency &&
+		got.Unanswered == want.Unanswered && (got.Breaker != schedule.BreakerClosed) == open
+	if !learned {
 		w.Fatalf("settling %+v, which held the lease: %t, made %+v of %+v", s, mine, got, before)
 	}
 }
@@ -235,21 +236,22 @@ func (w *world) expectClaimed(req schedule.ClaimRequest, c schedule.Claimed) {
 	w.Helper()
 	w.countEnded(req.Ended)
 	reaped := 0
-	for id, h := range w.held {
+	for id, h := range w.leases {
 		if h.until <= c.Now {
 			reaped++
-			delete(w.held, id)
+			delete(w.leases, id)
 		}
 	}
 	var of [3]int
 	for _, l := range c.Leases {
-		w.held[l.ID] = holder{token: l.Token, until: l.Until, uncounted: l.Prefetched}
+		w.leases[l.ID] = knownLease{token: l.Token, until: l.Until, uncounted: l.Prefetched}
 		of[l.Health]++
 	}
 	before := w.observe()
 	uncertain := of[schedule.Unproven] + of[schedule.TimingOut]
-	if c.Reaped != reaped || len(c.Leases) > req.Max || uncertain > req.MaxUncertain ||
-		of[schedule.TimingOut] > req.MaxTimingOut {
+	tooMany := len(c.Leases) > req.Max || uncertain > req.MaxUncertain ||
+		of[schedule.TimingOut] > req.MaxTimingOut
+	if c.Reaped != reaped || tooMany {
 		w.Fatalf("%+v reaped %d of %d, and leased %d, of them by health %v", req, c.Reaped, reaped,
 			len(c.Leases), of)
 	}

@@ -8,19 +8,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A claimant has a lock, or is to have it after another.
-type claimant struct{ id, token string }
+// A lockHolder is an attempt that holds a lock, or is a next holder.
+type lockHolder struct{ id, token string }
 
-// A contest is what the replies said of a lock.
-type contest struct {
-	claimants map[claimant]int64 // until when
-	waiters   []string           // in their order
-	keptFor   string             // the waiter that a release named, until keptUntil
+// A lockRecord is what the replies have said about a lock.
+type lockRecord struct {
+	holders   map[lockHolder]int64 // until when
+	waiters   []string             // in order
+	keptFor   string               // the waiter that a release named, until keptUntil
 	keptUntil int64
-	crowded   bool // there were more claimants than an index tells apart
+	crowded   bool // there were more holders than an index keeps apart
 }
 
-// lockOf returns the lock that an id needs: an item has at most one.
+// lockOf returns the lock of an id. An item has at most one lock.
 func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
 
 func (w *world) randomAcquire() {
@@ -29,7 +29,7 @@ func (w *world) randomAcquire() {
 			Item: schedule.Item{ID: ref.ID, Lane: ref.Lane, Lock: lockOf(ref.ID)}, Until: w.Now() + 25_000,
 			Token: pick(w, "token", "ta", "tb"),
 		}
-		if owner, ok := w.anyClaimant(r.Lock); ok && owner.id == r.ID {
+		if owner, ok := w.anyHolder(r.Lock); ok && owner.id == r.ID {
 			r.Token = owner.token
 		}
 		return r
@@ -43,7 +43,7 @@ func (w *world) randomAcquire() {
 func (w *world) randomRelease() {
 	lock := lockOf(pick(w, "id", w.refs...).ID)
 	u := schedule.Unlock{Lock: lock, ID: w.refs[0].ID, Token: "ta"}
-	if owner, ok := w.anyClaimant(lock); ok {
+	if owner, ok := w.anyHolder(lock); ok {
 		u.ID, u.Token = owner.id, owner.token
 	}
 	for _, ref := range w.some(4) {
@@ -58,42 +58,42 @@ func (w *world) randomRelease() {
 	w.expectReleased(u, got[0])
 }
 
-// contest returns what is known of a lock. Those whose time is over are forgotten.
-func (w *world) contest(lock string) *contest {
-	k := w.contests[lock]
+// lockRecord returns the record of a lock, without expired holders.
+func (w *world) lockRecord(lock string) *lockRecord {
+	k := w.lockRecords[lock]
 	if k == nil {
-		k = &contest{claimants: make(map[claimant]int64)}
-		w.contests[lock] = k
+		k = &lockRecord{holders: make(map[lockHolder]int64)}
+		w.lockRecords[lock] = k
 	}
-	maps.DeleteFunc(k.claimants, func(_ claimant, until int64) bool { return until <= w.Now() })
+	maps.DeleteFunc(k.holders, func(_ lockHolder, until int64) bool { return until <= w.Now() })
 	return k
 }
 
-// join notes that an attempt has the lock, or is to have it, at least until then.
-func (k *contest) join(c claimant, until int64) {
-	k.claimants[c] = max(k.claimants[c], until)
-	k.crowded = k.crowded || len(k.claimants) > schedule.MaxNextHolders
+// join records that an attempt holds the lock, or is a next holder, at least until a time.
+func (k *lockRecord) join(c lockHolder, until int64) {
+	k.holders[c] = max(k.holders[c], until)
+	k.crowded = k.crowded || len(k.holders) > schedule.MaxNextHolders
 	k.keptFor = ""
 	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return id == c.id })
 }
 
-// anyClaimant draws one of those who have the lock or are to have it.
-func (w *world) anyClaimant(lock string) (claimant, bool) {
-	all := slices.SortedFunc(maps.Keys(w.contest(lock).claimants), func(a, b claimant) int {
+// anyHolder draws a holder or a next holder of a lock.
+func (w *world) anyHolder(lock string) (lockHolder, bool) {
+	all := slices.SortedFunc(maps.Keys(w.lockRecord(lock).holders), func(a, b lockHolder) int {
 		return cmp.Compare(a.id+a.token, b.id+b.token)
 	})
 	if len(all) == 0 || w.oneIn(4, "other") {
-		return claimant{}, false
+		return lockHolder{}, false
 	}
 	return pick(w, "claimant", all...), true
 }
 
-// expectLock: a lock has one holder at a time, and is kept a moment for the waiter that a release named.
+// expectLock checks that a lock has one holder at a time, and is kept for the waiter that a release named.
 func (w *world) expectLock(r schedule.Lease, got schedule.LockReply) {
 	w.Helper()
-	k, me := w.contest(r.Lock), claimant{r.ID, r.Token}
-	_, mine := k.claimants[me]
-	others := len(k.claimants) > 1 || len(k.claimants) == 1 && !mine
+	k, me := w.lockRecord(r.Lock), lockHolder{r.ID, r.Token}
+	_, mine := k.holders[me]
+	others := len(k.holders) > 1 || len(k.holders) == 1 && !mine
 	kept := k.keptFor != "" && k.keptFor != r.ID && k.keptUntil > w.Now()
 	never, surely := others && !mine || kept && !mine, !others && (mine || !kept) && !k.crowded
 	if got.Acquired && never || !got.Acquired && surely || got.HeldUntil <= w.Now() {
@@ -106,18 +106,18 @@ func (w *world) expectLock(r schedule.Lease, got schedule.LockReply) {
 	}
 }
 
-// expectReleased: a free lock is answered with the waiter who waits longest of those that may run, one that
-// another has with none.
+// expectReleased checks that the release of a free lock names the first waiter that may run, and that of a
+// held lock none.
 func (w *world) expectReleased(u schedule.Unlock, next schedule.Waiter) {
 	w.Helper()
-	k := w.contest(u.Lock)
-	delete(k.claimants, claimant{u.ID, u.Token})
+	k := w.lockRecord(u.Lock)
+	delete(k.holders, lockHolder{u.ID, u.Token})
 	k.waiters = slices.DeleteFunc(k.waiters, func(id string) bool { return slices.Contains(u.Gone, id) })
 	want := ""
 	if k.crowded {
 		return
 	}
-	if len(k.claimants) == 0 {
+	if len(k.holders) == 0 {
 		i := slices.IndexFunc(k.waiters, func(id string) bool { return !slices.Contains(u.Skip, id) })
 		if i >= 0 {
 			want = k.waiters[i]

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// attemptTime is how long every attempt of a recovery takes, and retryAfter when what got no answer is
-	// due again: much sooner than any ladder says, so that something is always due.
+	// attemptTime is the duration of every attempt of a recovery. retryAfter is the wait after an attempt
+	// without an answer: much shorter than any tiers, so that some item is always due.
 	attemptTime = 500 * time.Millisecond
 	retryAfter  = time.Second
-	// perEndpoint is how many items each endpoint has.
+	// perEndpoint is the number of items of each endpoint.
 	perEndpoint = 24
 )
 
-// Recovery lets so many endpoints fail in the same moment and come back in the same moment, with three owners
-// that claim whatever they are given. While they are down each gets one probe at a time, and not all of them
-// at once; when they are back each begins with one attempt at a time, and doubles with its answers.
+// Recovery lets a number of endpoints fail and recover at the same time, with three owners that claim
+// everything. While they are down, each gets one probe at a time, and the probes are spread. After the
+// recovery each starts with one attempt at a time, and its answers double that.
 func Recovery(t *testing.T, h Harness, endpoints int) {
 	f := newFixture(t, h)
 	f.findLanes(endpoints)
@@ -36,7 +36,7 @@ func Recovery(t *testing.T, h Harness, endpoints int) {
 	if open := f.stats().OpenBreakers; open != int64(endpoints) {
 		f.Fatalf("25 s after %d endpoints went down %d breakers are open", endpoints, open)
 	}
-	// No more than so many at a time, until the outage has lasted for long enough.
+	// Until the outage has lasted for BreakerSpan, the concurrency limits the attempts.
 	most := schedule.StartConcurrency*(int(schedule.BreakerSpan/attemptTime)+2) + 1
 	for _, e := range r.lanes {
 		if e.attempts < schedule.BreakerAttempts || e.attempts > most {
@@ -52,35 +52,35 @@ func Recovery(t *testing.T, h Harness, endpoints int) {
 	r.down = false
 	r.runFor(30 * time.Second)
 	r.checkBack()
-	f.quiet()
+	f.expectNoRepair()
 }
 
-// A recovery is what is known of the endpoints and of what is in flight.
+// A recovery is the state of the endpoints and of the attempts.
 type recovery struct {
 	*fixture
 	lanes  map[int64]*endpoint
-	flight []flying // in the order in which they end
+	flight []attempt // in the order of their ends
 	down   bool
 	now    int64
 	done   int
 }
 
 type endpoint struct {
-	attempts, flying, most int
-	answers                int
-	ended                  int64 // when the last attempt ended
+	attempts, inFlight, most int
+	answers                  int
+	ended                    int64 // when the last attempt ended
 }
 
-type flying struct {
+type attempt struct {
 	end   int64
 	lease schedule.Lease
 }
 
-// runFor lets time pass from event to event, with a claim of each owner at every one.
+// runFor lets time pass from event to event. Every owner claims at each event.
 func (r *recovery) runFor(d time.Duration) {
 	r.Helper()
 	for end := r.now + d.Milliseconds(); r.now < end; {
-		r.land()
+		r.settleEnded()
 		next := end
 		for owner := range 3 {
 			next = min(next, r.claimAs(owner))
@@ -95,7 +95,7 @@ func (r *recovery) runFor(d time.Duration) {
 	}
 }
 
-// claimAs claims until nothing more is given, and returns when the index has something to do again.
+// claimAs claims until the index gives nothing more, and returns the time of its next event.
 func (r *recovery) claimAs(owner int) int64 {
 	r.Helper()
 	for {
@@ -114,22 +114,22 @@ func (r *recovery) claimAs(owner int) int64 {
 	}
 }
 
-// begin is an attempt that begins. An endpoint has no more in flight than its answers allow.
+// begin begins an attempt. A recovered endpoint must not have more attempts in flight than its answers allow.
 func (r *recovery) begin(l schedule.Lease, now int64) {
 	r.Helper()
 	e := r.lanes[l.Lane]
 	e.attempts++
-	e.flying++
-	e.most = max(e.most, e.flying)
-	if allowed := 1 << max(e.answers-1, 0); !r.down && e.flying > allowed {
+	e.inFlight++
+	e.most = max(e.most, e.inFlight)
+	if allowed := 1 << max(e.answers-1, 0); !r.down && e.inFlight > allowed {
 		r.Fatalf("an endpoint that is back and gave %d answers has %d in flight, want %d at most", e.answers,
-			e.flying, allowed)
+			e.inFlight, allowed)
 	}
-	r.flight = append(r.flight, flying{now + attemptTime.Milliseconds(), l})
+	r.flight = append(r.flight, attempt{now + attemptTime.Milliseconds(), l})
 }
 
-// land settles the attempts that have ended.
-func (r *recovery) land() {
+// settleEnded settles the attempts that have ended.
+func (r *recovery) settleEnded() {
 	r.Helper()
 	for {
 		var ended []schedule.Settlement
@@ -137,7 +137,7 @@ func (r *recovery) land() {
 			l := r.flight[0].lease
 			r.flight = r.flight[1:]
 			e := r.lanes[l.Lane]
-			e.flying--
+			e.inFlight--
 			e.ended = r.now
 			s := settled(l, schedule.Ack)
 			s.Signal = schedule.Answered
@@ -157,7 +157,7 @@ func (r *recovery) land() {
 	}
 }
 
-// checkSpread: endpoints that failed together are not probed together.
+// checkSpread checks that endpoints that failed together are not probed together.
 func (r *recovery) checkSpread() {
 	r.Helper()
 	tenths := make(map[int64]int)
@@ -172,7 +172,7 @@ func (r *recovery) checkSpread() {
 	}
 }
 
-// checkProbes: one probe at a time for each endpoint, as often as its breaker rests.
+// checkProbes checks that each endpoint had one probe at a time, each time its breaker had rested.
 func (r *recovery) checkProbes(d time.Duration) {
 	r.Helper()
 	rest := schedule.BreakerRest + attemptTime
@@ -187,7 +187,7 @@ func (r *recovery) checkProbes(d time.Duration) {
 	}
 }
 
-// checkBack: every endpoint is back, and nothing waits.
+// checkBack checks that every endpoint works again, and that no item is left.
 func (r *recovery) checkBack() {
 	r.Helper()
 	if want := len(r.lanes) * perEndpoint; r.done != want {

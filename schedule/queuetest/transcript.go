@@ -15,16 +15,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// Transcripts runs the transcripts whose files match the pattern, each on a harness of its own. A file has
-// cases, which begin with "== NAME" on an index that was reset; lines of a case are operations, and what is
-// answered follows them, indented; see package transcript.
+// Transcripts runs the transcripts whose files match the pattern, each on its own harness. A file has cases.
+// A case begins with "== NAME" on an index that was reset. Its lines are operations, and the indented lines
+// after an operation are the reply; see package transcript.
 //
-// An operation has elements, "a,lane=2,due=1h,retry": the name of an item, and what differs from what was
-// last said of it. a1..a9 are nine items, and * are those of the last claim. Times count from now; zero and
-// forever are themselves. Answers leave out the first lane, and what is zero. In a1..a9,lane=# each item has
-// the lane of its number.
+// An operation has elements such as "a,lane=2,due=1h,retry": the name of an item, and what differs from its
+// last known values. a1..a9 are nine items, and * are the items of the last claim. In a1..a9,lane=# each item
+// has the lane of its number. Times count from now; zero and forever are absolute. Replies omit the first
+// lane and zero values.
 //
-// More are operations beside those of [Transcript.Do].
+// more adds operations to those of [Transcript.Do].
 func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, more map[string]Operation) {
 	transcript.Files(t, pattern, func(t *testing.T, text string) string {
 		f := newFixture(t, open(t))
@@ -35,22 +35,22 @@ func Transcripts(t *testing.T, pattern string, open func(t *testing.T) Harness, 
 	})
 }
 
-// An Operation does what the words after its name say. It returns what is answered: nil, a text, or a value
-// whose fields are told.
+// An Operation executes the words after its name. It returns the reply: nil, a text, or a value whose fields
+// are printed.
 type Operation func(s *Transcript, words []string) (any, error)
 
-// A Transcript is one case while it runs. Its Index is the one under test.
+// A Transcript is a running case. Its Index is the one under test.
 type Transcript struct {
 	*fixture
-	known map[string]schedule.Lease // by name: what was last said of an item
+	known map[string]schedule.Lease // by name: the last known values of an item
 	names map[string]string         // by id
-	last  []string                  // the names of what was claimed last
+	last  []string                  // the names of the items of the last claim
 	more  map[string]Operation
-	// Kept is whatever an operation keeps for its next time.
-	Kept any
+	// Memo is a value that an operation keeps for its next execution.
+	Memo any
 }
 
-// NewTranscript returns a transcript for an index, which is reset.
+// NewTranscript returns a transcript for an index, and resets the index.
 func NewTranscript(t testing.TB, h Harness) *Transcript {
 	return newTranscript(newFixture(t, h), nil)
 }
@@ -62,7 +62,7 @@ func newTranscript(f *fixture, more map[string]Operation) *Transcript {
 		more: more}
 }
 
-// Play does the operations of a text and returns it with what was answered.
+// Play executes the operations of a text, and returns the text with the replies.
 func (s *Transcript) Play(body string) string {
 	var b strings.Builder
 	for line := range strings.Lines(body) {
@@ -76,7 +76,7 @@ func (s *Transcript) Play(body string) string {
 		}
 		b.WriteString(line)
 		answer, err := s.Do(words[0], words[1:])
-		text := s.Tell(answer)
+		text := s.Format(answer)
 		if err != nil {
 			text = "error: " + sentinel(err)
 		}
@@ -87,7 +87,7 @@ func (s *Transcript) Play(body string) string {
 	return b.String()
 }
 
-// sentinel returns the text of the error that the caller of an index looks for.
+// sentinel returns the text of the error that callers of an index check for.
 func sentinel(err error) string {
 	for _, known := range []error{schedule.ErrLost, schedule.ErrRebuilding, schedule.ErrTooMany,
 		schedule.ErrInvalid, schedule.ErrOlder, schedule.ErrNewer} {
@@ -98,7 +98,7 @@ func sentinel(err error) string {
 	return err.Error()
 }
 
-// Do does an operation.
+// Do executes an operation.
 func (s *Transcript) Do(name string, words []string) (any, error) {
 	ix := s.Index
 	if method := methods[name]; method != "" {
@@ -106,7 +106,7 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	}
 	switch name {
 	case "claim":
-		return s.claimed(words)
+		return s.doClaim(words)
 	case "rounds":
 		return s.rounds(words)
 	case "flood":
@@ -115,7 +115,7 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 		return s.drain(words[0])
 	case "answer":
 		times, err := strconv.Atoi(words[1])
-		s.no(err)
+		s.noErr(err)
 		s.answer(s.lane(words[0]), times, s.valueOf(words[2]).Interface().(schedule.Signal))
 		return nil, nil
 	case "scan":
@@ -165,33 +165,33 @@ func (s *Transcript) Do(name string, words []string) (any, error) {
 	return nil, nil
 }
 
-// methods are the operations on elements, by the words for them.
+// methods are the operations on elements, by their words.
 var methods = map[string]string{
 	"ensure": "Ensure", "settle": "Settle", "extend": "Extend", "cancel": "Cancel", "lookup": "Lookup",
 	"move": "Move", "acquire": "Acquire", "release": "Release", "adopt": "Adopt", "set": "SetLanes",
 	"state": "LaneStates",
 }
 
-// batch does an operation on elements, and says of each, by its name, what was answered.
+// batch executes an operation on elements, and returns the reply to each, by its name.
 func (s *Transcript) batch(do reflect.Value, words []string) (string, error) {
 	var lines []line
 	all, names := s.elements(do.Type().In(1), words), s.expand(words)
 	for i := 0; i < all.Len(); i += schedule.MaxBatch {
 		page := all.Slice(i, min(i+schedule.MaxBatch, all.Len()))
-		replies, err := answered(do.Call([]reflect.Value{reflect.ValueOf(s.ctx), page}))
+		replies, err := splitResults(do.Call([]reflect.Value{reflect.ValueOf(s.ctx), page}))
 		if err != nil {
 			return "", err
 		}
 		for j := 0; replies.IsValid() && j < replies.Len(); j++ {
 			name, _, _ := strings.Cut(names[i+j], ",")
-			lines = append(lines, line{name, s.Tell(replies.Index(j).Interface())})
+			lines = append(lines, line{name, s.Format(replies.Index(j).Interface())})
 		}
 	}
 	return joined(lines), nil
 }
 
-// answered splits what a method has returned into its answer, if it has one, and its error.
-func answered(results []reflect.Value) (answer reflect.Value, err error) {
+// splitResults splits the results of a method into its reply, if it has one, and its error.
+func splitResults(results []reflect.Value) (answer reflect.Value, err error) {
 	last := len(results) - 1
 	err, _ = results[last].Interface().(error)
 	if last > 0 {
@@ -200,7 +200,7 @@ func answered(results []reflect.Value) (answer reflect.Value, err error) {
 	return answer, err
 }
 
-// has says which generation the shard has.
+// has reports whether the shard has the last generation.
 func (s *Transcript) has() (any, error) {
 	generation, err := s.Index.Generation(s.ctx, 0)
 	if err != nil {
@@ -209,8 +209,8 @@ func (s *Transcript) has() (any, error) {
 	return fmt.Sprintf("it is the last one: %t", generation == s.generation), nil
 }
 
-// claimed claims. What the words leave out is as for wide.
-func (s *Transcript) claimed(words []string) (any, error) {
+// doClaim claims. Values that the words omit are those of wide.
+func (s *Transcript) doClaim(words []string) (any, error) {
 	req := s.wide()
 	s.assign(&req, words)
 	c, err := s.Index.Claim(s.ctx, 0, req)
@@ -229,13 +229,13 @@ func (s *Transcript) claimed(words []string) (any, error) {
 	return c, nil
 }
 
-// rounds claims so many times, acknowledges all that it gets, and says how much that was of each lane.
+// rounds claims a number of times, acknowledges everything, and returns how many items each lane gave.
 func (s *Transcript) rounds(words []string) (any, error) {
 	times, err := strconv.Atoi(words[0])
-	s.no(err)
+	s.noErr(err)
 	fresh, retries := make(map[int64]int), make(map[int64]int)
 	for range times {
-		if _, err := s.claimed(words[1:]); err != nil {
+		if _, err := s.doClaim(words[1:]); err != nil {
 			return nil, err
 		}
 		var leases []schedule.Lease
@@ -259,8 +259,8 @@ func (s *Transcript) rounds(words []string) (any, error) {
 	return joined(lines), nil
 }
 
-// drain claims and acknowledges all that a scan meets, at least so many items, each once. A second passes
-// between two claims.
+// drain claims and acknowledges all items that a scan finds, which must be at least `least`. Each must be
+// claimed once. One second passes between two claims.
 func (s *Transcript) drain(least string) (any, error) {
 	left := make(map[string]bool)
 	for _, found := range s.scan(0) {
@@ -286,7 +286,7 @@ func (s *Transcript) drain(least string) (any, error) {
 	return fmt.Sprintf("%d items are left", len(left)), nil
 }
 
-// flood claims for so long, and answers all at once, as a claimer does that sleeps until the next event of
+// flood claims for a time and answers everything at once. Like a claimer it sleeps until the next event of
 // each reply.
 func (s *Transcript) flood(d time.Duration) (any, error) {
 	leases, claims, empty := 0, 0, 0

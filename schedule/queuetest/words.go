@@ -15,11 +15,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// This file reads the words of transcripts, and writes answers.
+// This file reads the words of transcripts and prints replies.
 
 var ranged = regexp.MustCompile(`^([a-z]*)(\d+)\.\.[a-z]*(\d+)(.*)$`)
 
-// expand writes out ranges and the star.
+// expand replaces ranges and the star by names.
 func (s *Transcript) expand(words []string) []string {
 	var all []string
 	for _, word := range words {
@@ -41,7 +41,7 @@ func (s *Transcript) expand(words []string) []string {
 	return all
 }
 
-// elements reads a slice of what an operation is about. An element without an id is about a lane.
+// elements reads the elements of an operation. An element without an id is a lane.
 func (s *Transcript) elements(of reflect.Type, words []string) reflect.Value {
 	all := reflect.MakeSlice(of, 0, len(words))
 	for _, word := range s.expand(words) {
@@ -68,8 +68,7 @@ func (s *Transcript) elements(of reflect.Type, words []string) reflect.Value {
 	return all
 }
 
-// item returns what was last said of an item. One that nothing was said of is new, in the first lane and due
-// now.
+// item returns the last known values of an item. An unknown item is new, in the first lane and due now.
 func (s *Transcript) item(name string) schedule.Lease {
 	known, ok := s.known[name]
 	if !ok {
@@ -79,13 +78,13 @@ func (s *Transcript) item(name string) schedule.Lease {
 	return known
 }
 
-// Context is that of every call.
+// Context returns the context of the calls.
 func (s *Transcript) Context() context.Context { return s.ctx }
 
-// ID returns the id of an item.
+// ID returns the id of the item with that name.
 func (s *Transcript) ID(name string) string { return s.item(name).ID }
 
-// Named puts the names of items in the place of their ids.
+// Named replaces ids by the names of their items.
 func (s *Transcript) Named(text string) string {
 	for id, name := range s.names {
 		text = strings.ReplaceAll(text, id, name)
@@ -95,7 +94,7 @@ func (s *Transcript) Named(text string) string {
 
 func (s *Transcript) nameOf(id string) string { return cmp.Or(s.names[id], id) }
 
-// share copies the fields that both have under the same name, and of the same type.
+// share copies the fields that both structs have, with the same name and type.
 func share(to, from reflect.Value) {
 	for _, field := range reflect.VisibleFields(from.Type()) {
 		target := to.FieldByName(field.Name)
@@ -105,7 +104,7 @@ func share(to, from reflect.Value) {
 	}
 }
 
-// assign sets the fields that words name: "due=1h", "retry", or a value of words alone, such as "ack".
+// assign sets the fields that words name: "due=1h", "retry", or a value of a type's own, such as "ack".
 func (s *Transcript) assign(to any, words []string) {
 	v := reflect.ValueOf(to).Elem()
 	for _, word := range words {
@@ -127,7 +126,7 @@ func (s *Transcript) assign(to any, words []string) {
 	}
 }
 
-// set reads a field's value.
+// set sets a field to the value of a text.
 func (s *Transcript) set(field reflect.Value, name, text string) {
 	var value any
 	var err error
@@ -173,18 +172,18 @@ func (s *Transcript) set(field reflect.Value, name, text string) {
 		for _, one := range strings.Split(text, "+") {
 			lane, most, _ := strings.Cut(one, ":")
 			n, err := strconv.Atoi(most)
-			s.no(err)
+			s.noErr(err)
 			lanes = append(lanes, schedule.LanePrefetch{Lane: s.lanes[s.lane(lane)], Max: n})
 		}
 		value = lanes
 	default:
 		s.Fatalf("%s is a %s", name, field.Type())
 	}
-	s.no(err)
+	s.noErr(err)
 	field.Set(reflect.ValueOf(value))
 }
 
-// ref returns the lease of an item, "a", or one under another token, "a:token".
+// ref returns the lease of an item, "a", or the same item under another token, "a:token".
 func (s *Transcript) ref(text string) schedule.LeaseRef {
 	name, token, some := strings.Cut(text, ":")
 	known := s.item(name)
@@ -195,10 +194,10 @@ func (s *Transcript) ref(text string) schedule.LeaseRef {
 	return ref
 }
 
-// lane returns the place of a lane among those of the fixture; lanes are counted from 1.
+// lane returns the index of a lane in the fixture's lanes. The text counts from 1.
 func (s *Transcript) lane(text string) int {
 	n, err := strconv.Atoi(text)
-	s.no(err)
+	s.noErr(err)
 	if n > len(s.lanes) {
 		s.findLanes(n)
 	}
@@ -207,7 +206,7 @@ func (s *Transcript) lane(text string) int {
 
 func (s *Transcript) duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
-	s.no(err)
+	s.noErr(err)
 	return d
 }
 
@@ -221,7 +220,7 @@ func (s *Transcript) at(text string) int64 {
 	return s.Now() + s.duration(text).Milliseconds()
 }
 
-// values are the words for values that stand for themselves.
+// values are the words for values that need no field name.
 var values = map[string][]any{
 	"ack": {schedule.Ack}, "reschedule": {schedule.Reschedule}, "divert": {schedule.Divert},
 	"bury":     {schedule.Bury},
@@ -240,10 +239,10 @@ func (s *Transcript) valueOf(word string) reflect.Value {
 	return reflect.ValueOf(values[word][0])
 }
 
-// A line is what is told of the element of that name.
+// A line is the reply to the element of that name.
 type line struct{ name, text string }
 
-// joined tells what is the same of several elements in a row once.
+// joined prints lines. Names in a row with the same text share one line.
 func joined(lines []line) string {
 	var b strings.Builder
 	for len(lines) > 0 {
@@ -263,7 +262,7 @@ func joined(lines []line) string {
 
 var numbered = regexp.MustCompile(`^([a-z]+)(\d+)$`)
 
-// short writes three or more names whose numbers follow each other as a range.
+// short writes three or more names with consecutive numbers as a range.
 func short(names []string) []string {
 	var all []string
 	for len(names) > 0 {
@@ -284,8 +283,8 @@ func short(names []string) []string {
 	return all
 }
 
-// Tell prints an answer.
-func (s *Transcript) Tell(answer any) string {
+// Format prints a reply.
+func (s *Transcript) Format(answer any) string {
 	var lines []line
 	switch a := answer.(type) {
 	case nil:
@@ -319,8 +318,8 @@ func (s *Transcript) Tell(answer any) string {
 	return fmt.Sprint(answer)
 }
 
-// fields prints the fields of a struct that are not zero, but for ids and tokens, the sequence and the first
-// lane.
+// fields prints the fields of a struct that are not zero, without ids, tokens, the sequence number and the
+// first lane.
 func (s *Transcript) fields(v reflect.Value) string {
 	var all []string
 	for _, field := range reflect.VisibleFields(v.Type()) {
@@ -342,17 +341,17 @@ func (s *Transcript) fields(v reflect.Value) string {
 				}
 			}
 		default:
-			all = append(all, name+"="+s.Tell(x))
+			all = append(all, name+"="+s.Format(x))
 		}
 	}
 	return strings.Join(all, " ")
 }
 
-// counts are the fields that are numbers and no times.
+// counts are the fields that are numbers but no times.
 var counts = []string{"delayed", "ready", "leased", "runnablelanes", "blockedlanes", "openbreakers", "locks",
 	"waiters", "quarantined"}
 
-// number prints a lane, a count or a time; that the index's clock is that of the harness goes without saying.
+// number prints a lane, a count or a time. It omits the index's clock if it is that of the harness.
 func (s *Transcript) number(name string, n int64) string {
 	switch {
 	case name == "lane":

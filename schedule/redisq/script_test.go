@@ -59,8 +59,8 @@ func TestScriptHeaders(t *testing.T) {
 			}
 		}
 		for _, argument := range s.argv {
-			if uses := len(regexp.MustCompile(`\b`+argument+`\b`).FindAllString(body, -1)); uses < 2 &&
-				argument != "SHARD" {
+			uses := len(regexp.MustCompile(`\b`+argument+`\b`).FindAllString(body, -1))
+			if uses < 2 && argument != "SHARD" {
 				t.Errorf("%s declares the argument %s and does not use it", name, argument)
 			}
 		}

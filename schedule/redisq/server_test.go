@@ -60,14 +60,15 @@ func TestOpenRefusesServers(t *testing.T) {
 				t.Errorf("%s: close: %v", line, err)
 			}
 		}
-		if all := text + log.String(); strings.Contains(all, "s3cret") || strings.Contains(all, "wr0ng") ||
-			strings.Contains(text, "\n") {
-			t.Errorf("%s tells a secret, or is not one line: %s", line, all)
+		all := text + log.String()
+		leaked := strings.Contains(all, "s3cret") || strings.Contains(all, "wr0ng")
+		if leaked || strings.Contains(text, "\n") {
+			t.Errorf("%s has a secret, or several lines: %s", line, all)
 		}
 		return unknown.ReplaceAllString(text, "ERR unknown command …$1")
 	})
-	if err := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded}).Ping(t.Context()); err !=
-		nil {
+	withPassword := openAs(t, redisq.Options{URL: "redis://default:s3cret@" + guarded})
+	if err := withPassword.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 
@@ -147,8 +148,8 @@ func watchesPolicy(t *testing.T, url string) {
 	}
 	do(t, ix, "config", "set", "maxmemory", "200mb")
 	testserver.Until(t, "the limit to be noticed", func() bool { return len(ix.Warnings()) == 1 })
-	if got := ix.Warnings()[0]; !strings.Contains(got, "set maxmemory-policy noeviction") ||
-		!strings.Contains(got, "allkeys-lru") {
+	got := ix.Warnings()[0]
+	if !strings.Contains(got, "set maxmemory-policy noeviction") || !strings.Contains(got, "allkeys-lru") {
 		t.Errorf("the warning is %q", got)
 	}
 	expectMetric(t, registry, "dispatcher_index_unsafe", 1)
@@ -238,8 +239,8 @@ func TestAServerThatIsBackIsUsedAtOnce(t *testing.T) {
 	}
 }
 
-// TestTemporaryErrors replays the error replies of servers that cannot work at present. Such a reply fails only
-// the calls of that time, and a process can still start.
+// TestTemporaryErrors replays the error replies of servers that cannot work at present. Such a reply fails
+// only the calls of that time, and a process can still start.
 func TestTemporaryErrors(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))

@@ -55,7 +55,7 @@ func TestLostReplies(t *testing.T) {
 			p.lose.Store(1)
 			answer, err := s.Do(words[0], words[1:])
 			p.lose.Store(0)
-			return fmt.Sprintf("%d lost, failed: %t\n%v", p.lost.Load()-before, err != nil, s.Tell(answer)),
+			return fmt.Sprintf("%d lost, failed: %t\n%v", p.lost.Load()-before, err != nil, s.Format(answer)),
 				nil
 		},
 	})

@@ -74,8 +74,8 @@ func gone(s *queuetest.Transcript, _ []string) (any, error) {
 // sequence reports whether the shard's sequence number has grown since the last call.
 func sequence(s *queuetest.Transcript, _ []string) (any, error) {
 	stats, err := s.Index.Stats(s.Context(), 0)
-	last, _ := s.Kept.(int64)
-	s.Kept = stats.Seq
+	last, _ := s.Memo.(int64)
+	s.Memo = stats.Seq
 	return fmt.Sprintf("it has grown: %t", stats.Seq > last), err
 }
 
