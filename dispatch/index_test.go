@@ -171,7 +171,7 @@ func TestRebuildContinuesAfterAFailure(t *testing.T) {
 }
 
 // Verify distinguishes items without a row from items of ended callbacks. VerifyAll lists all of them.
-func TestVerifyDistinguishesUnknownFromEnded(t *testing.T) {
+func TestVerifyDistinguishesUnknownAndEnded(t *testing.T) {
 	with(nil, sendingOff).run(t, func(b *fixture) {
 		var ended []string
 		for range 120 {

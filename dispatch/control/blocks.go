@@ -119,8 +119,8 @@ func (s *callbackFacts) laneBlocks(forced bool) []Block {
 	case s.position.Place == schedule.Absent && !s.rebuilding():
 		blocks = append(blocks, Block{
 			Code: BlockIndexMissing, Since: max(s.c.DueAt, s.c.UpdatedAt),
-			Detail: "The callback is not in the queue yet. The background check adds it within 20 s.",
-			Cure:   `Wait. "dispatcher verify" compares the queue with the database.`,
+			Detail: "The callback is not in the index yet. The sweep adds it within 20 s.",
+			Cure:   `Wait. "dispatcher verify" compares the index with SQL.`,
 		})
 	case s.position.Place == schedule.Delayed && s.position.Due > s.now && s.waitsForLock():
 		blocks = append(blocks, s.lockBlock())
@@ -155,8 +155,8 @@ var summaries = map[string]string{
 	BlockSQLDown:         "The database rejects writes.",
 	BlockNoWorker:        "No process with the role worker runs.",
 	BlockSendingHeld:     "Sending is off (--hold) in every process.",
-	BlockIndexUnanswered: "The queue does not answer.",
-	BlockIndexRebuilding: "The queue is being rebuilt.",
+	BlockIndexUnanswered: "The index does not answer.",
+	BlockIndexRebuilding: "The index is being rebuilt.",
 	BlockProjectPaused:   "The project is paused.",
 	BlockEndpointPaused:  "The endpoint is paused.",
 	BlockEndpointOff:     "The endpoint is disabled.",
@@ -167,7 +167,7 @@ var summaries = map[string]string{
 	BlockRetryAfter:      "The receiver asked to wait (Retry-After).",
 	BlockRate:            "The lane has reached its rate limit.",
 	BlockConcurrency:     "The lane has reached its concurrency limit.",
-	BlockIndexMissing:    "The callback is not in the queue yet.",
+	BlockIndexMissing:    "The callback is not in the index yet.",
 	BlockLock:            "Waiting for the lock.",
 }
 

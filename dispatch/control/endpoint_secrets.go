@@ -107,7 +107,7 @@ func (ct *Controller) applyHeaders(ch *EndpointChange, ep *store.Endpoint, f *ac
 		if h.Sealed() != "" && !slices.ContainsFunc(ep.Headers, func(own store.Header) bool {
 			return own.Value == h.Value && strings.EqualFold(own.Name, h.Name)
 		}) {
-			f.Add("headers."+h.Name, "is not one that the endpoint has")
+			f.Add("headers."+h.Name, "is not a stored header of the endpoint; send its value")
 			return nil
 		}
 	}

@@ -76,7 +76,7 @@ func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store
 	}
 	text("external_id", ch.ExternalID, MaxExternalID, &ep.ExternalID)
 	if strings.HasPrefix(ep.ExternalID, store.EndpointPrefix) {
-		f.Add("external_id", "must not begin with %q, which ids made here do", store.EndpointPrefix)
+		f.Add("external_id", "must not begin with %q, which is reserved for ids", store.EndpointPrefix)
 	}
 	text("name", ch.Name, MaxName, &ep.Name)
 	ct.applyURL(ch, ep, &f)

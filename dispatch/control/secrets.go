@@ -61,7 +61,7 @@ func (ct *Controller) findSecrets(ctx context.Context, project string,
 	use = q.Use
 	switch {
 	case q.Endpoint != "" && q.Lane != "":
-		return nil, "", accept.Invalid("lane", "give a lane or an endpoint")
+		return nil, "", accept.Invalid("lane", "give a lane or an endpoint, not both")
 	case q.Endpoint != "":
 		kind, err := ct.signerKind(ctx, project, q.Endpoint)
 		if err != nil {
@@ -79,7 +79,7 @@ func (ct *Controller) findSecrets(ctx context.Context, project string,
 		return ct.findLaneSecrets(ctx, project, q, now)
 	case !sign.IsUse(use):
 		return nil, "", accept.Invalid("use",
-			"is required with neither lane nor endpoint: "+secret.UseNames())
+			"is required without lane and endpoint, one of "+secret.UseNames())
 	default:
 		secrets, err = ct.secret.Project(ctx, project, use, now)
 	}
