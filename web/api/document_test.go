@@ -26,17 +26,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// matched is the route that answered a request.
-type matched struct {
+// A matchedRoute is the route that handled a request.
+type matchedRoute struct {
 	path   string
 	params gin.Params
 }
 
 type routeKey struct{}
 
-// document is the one that the API serves.
+// document is the OpenAPI document as the API serves it.
 var document = sync.OnceValue(func() *openapi3.T {
-	router := newFaceOf(panics{}, optionsOf(newEngine(world{})))
+	router := newTestAPIWith(panics{}, optionsOf(newEngine(world{})))
 	rec := httptest.NewRecorder()
 	router.ServeHTTP(rec, httptest.NewRequest("GET", "/openapi.yaml", nil))
 	doc, err := openapi3.NewLoader().LoadFromData(rec.Body.Bytes())
@@ -46,7 +46,7 @@ var document = sync.OnceValue(func() *openapi3.T {
 	return doc
 })
 
-// panics is a test for what is made once, outside of any.
+// panics is a testing.TB for values that are created once, outside of a test.
 type panics struct{ testing.TB }
 
 func (panics) Helper()           {}
@@ -54,11 +54,11 @@ func (panics) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
 func (panics) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// closed is the document for checks: its answers have no members but those that it names, and null is a value
-// of no type, too, which the library would refuse.
-var closed = sync.OnceValue(func() *openapi3.T {
+// strictDocument is the document for checks of responses. Its responses must not have undocumented members. A
+// schema without a type also allows null, which the library would reject.
+var strictDocument = sync.OnceValue(func() *openapi3.T {
 	doc := document()
-	below := func(content openapi3.Content) map[*openapi3.Schema]bool {
+	schemasOf := func(content openapi3.Content) map[*openapi3.Schema]bool {
 		seen := map[*openapi3.Schema]bool{}
 		for _, media := range content {
 			if err := media.Schema.WalkSubtree(func(_ string, s *openapi3.SchemaRef) error {
@@ -79,10 +79,10 @@ var closed = sync.OnceValue(func() *openapi3.T {
 	for _, path := range doc.Paths.Map() {
 		for _, op := range path.Operations() {
 			if op.RequestBody != nil {
-				below(op.RequestBody.Value.Content)
+				schemasOf(op.RequestBody.Value.Content)
 			}
 			for _, answer := range op.Responses.Map() {
-				maps.Copy(answers, below(answer.Value.Content))
+				maps.Copy(answers, schemasOf(answer.Value.Content))
 			}
 		}
 	}
@@ -92,22 +92,22 @@ var closed = sync.OnceValue(func() *openapi3.T {
 		}
 	}
 	for s, whole := range answers {
-		if more := &s.AdditionalProperties; whole && len(s.Properties) > 0 && more.Has == nil &&
-			more.Schema == nil {
+		more := &s.AdditionalProperties
+		if whole && len(s.Properties) > 0 && more.Has == nil && more.Schema == nil {
 			more.Has = new(len(s.AllOf) > 0)
 		}
 	}
 	return doc
 })
 
-// pathParam is a parameter as the router writes it.
+// pathParam matches a path parameter of the router.
 var pathParam = regexp.MustCompile(`[:*]([a-z_]+)`)
 
-// documented is a route's path as the document writes it.
+// documented returns a route's path as the document writes it.
 func documented(path string) string { return pathParam.ReplaceAllString(path, "{$1}") }
 
-// moments has times read as the API reads them: RFC 3339 lets "t" and "z" stand for "T" and "Z".
-var moments = openapi3.WithStringFormatValidator("date-time",
+// timeFormat validates times as the API does: RFC 3339 allows "t" and "z" for "T" and "Z".
+var timeFormat = openapi3.WithStringFormatValidator("date-time",
 	openapi3.NewCallbackValidator(func(text string) error {
 		if _, ok := query.ParseTime(text); !ok {
 			return errors.New(query.BadTime)
@@ -115,16 +115,17 @@ var moments = openapi3.WithStringFormatValidator("date-time",
 		return nil
 	}))
 
-// known are answers that were found to be as the document says: most are given again and again.
+// known caches checked responses, because most responses occur many times.
 var known sync.Map
 
-// conforms holds an answer against the document, and the request where all of it was accepted, unless it is
-// taken in a way that the document does not promise.
-func conforms(req *http.Request, body string, route *matched, rec *httptest.ResponseRecorder,
-	lenient bool) error {
-	doc := closed()
+// checkDocument checks a response against the document. If the request was accepted it checks the request
+// too, unless lenient is true.
+func checkDocument(
+	req *http.Request, body string, route *matchedRoute, rec *httptest.ResponseRecorder, lenient bool,
+) error {
+	doc := strictDocument()
 	path := documented(route.path)
-	if path == "/v1/lanes/{lane}" { // the router has one path for all that is of one lane
+	if path == "/v1/lanes/{lane}" { // the router has one path for all routes of a lane
 		path += req.URL.Path[strings.LastIndexByte(req.URL.Path, '/'):]
 	}
 	item := doc.Paths.Value(path)
@@ -160,12 +161,12 @@ func conforms(req *http.Request, body string, route *matched, rec *httptest.Resp
 		Options: &openapi3filter.Options{
 			AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true,
 			IncludeResponseStatus: true, RejectWhenRequestBodyNotSpecified: true,
-			SchemaValidationOptions: []openapi3.SchemaValidationOption{moments},
+			SchemaValidationOptions: []openapi3.SchemaValidationOption{timeFormat},
 		},
 	}
 	if rec.Code < 207 && !lenient {
 		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
-			return fmt.Errorf("accepted, but not by the document: %s", reason(err))
+			return fmt.Errorf("the request was accepted, but does not match the document: %s", reason(err))
 		}
 	}
 	out := &openapi3filter.ResponseValidationInput{
@@ -173,19 +174,19 @@ func conforms(req *http.Request, body string, route *matched, rec *httptest.Resp
 	}
 	out.SetBodyBytes(rec.Body.Bytes())
 	if err := openapi3filter.ValidateResponse(context.Background(), out); err != nil {
-		return fmt.Errorf("answered otherwise than by the document: %s", reason(err))
+		return fmt.Errorf("the response does not match the document: %s", reason(err))
 	}
 	return nil
 }
 
-// reason is an error without the schema and the value that it has behind it.
+// reason returns an error without the schema and the value at its end.
 func reason(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\nSchema:")
 	return text
 }
 
-// TestDocument: it is valid, has exactly the routes, and says what scope each needs and which are the
-// settings' admin key's alone.
+// TestDocument checks that the document is valid, and that its calls, scopes and calls for the admin key are
+// those of the routes.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc := document()
@@ -212,7 +213,7 @@ func TestDocument(t *testing.T) {
 				}
 			}
 			if op.OperationID == "" || path != "/openapi.yaml" && op.Responses.Status(429) == nil {
-				t.Errorf("%s %s has no name, or no 429", method, path)
+				t.Errorf("%s %s has no operationId, or no 429", method, path)
 			}
 		}
 	}
@@ -229,11 +230,11 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDocsPage: the page of the document and its files are served to all, and nothing of it is loaded from
-// elsewhere: no address in it leads outside, and its policy would not let it.
+// TestDocsPage checks that the page of the document and its files need no key, and that the page loads
+// nothing from another host: it links to none, and its policy forbids it.
 func TestDocsPage(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, newEngine(world{}))
+	f := newTestAPI(t, newEngine(world{}))
 	get := func(path string) *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
 		f.ServeHTTP(rec, httptest.NewRequest("GET", path, nil))
@@ -250,8 +251,8 @@ func TestDocsPage(t *testing.T) {
 		t.Errorf("the page loads %q", loaded)
 	}
 	for _, file := range loaded {
-		if rec := get(file[1]); rec.Code != 200 || rec.Body.Len() == 0 ||
-			!strings.HasPrefix(file[1], "/docs/") {
+		rec := get(file[1])
+		if rec.Code != 200 || rec.Body.Len() == 0 || !strings.HasPrefix(file[1], "/docs/") {
 			t.Errorf("%s: %d, %d bytes", file[1], rec.Code, rec.Body.Len())
 		}
 	}
@@ -259,12 +260,12 @@ func TestDocsPage(t *testing.T) {
 		wantProblem(t, get(other), 404, "no_route")
 	}
 	if strings.Contains(page, " style=") || regexp.MustCompile(` on[a-z]+=`).MatchString(page) {
-		t.Error("the page has what no policy allows by its hash")
+		t.Error("the page has inline attributes, which a policy cannot allow by a hash")
 	}
 	for _, part := range regexp.MustCompile(`(?s)<(?:script|style)>(.*?)</`).FindAllStringSubmatch(page, -1) {
 		sum := sha256.Sum256([]byte(part[1]))
-		if hash := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'"; !strings.Contains(policy, hash) {
+		hash := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		if !strings.Contains(policy, hash) {
 			t.Errorf("the policy %s does not allow %s", policy, part[1])
 		}
 	}

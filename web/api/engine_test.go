@@ -33,12 +33,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// receiver answers every attempt with 200 at once, without a wire; or with 500 while it is shut.
-type receiver struct{ shut atomic.Bool }
+// receiver is a Sender without a network. It responds to every attempt with 200 at once, or with 500 while
+// fails is set.
+type receiver struct{ fails atomic.Bool }
 
 func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Response {
 	now := time.Now()
-	if rc.shut.Load() {
+	if rc.fails.Load() {
 		return outbound.Response{
 			Class: store.ClassHTTP5xx, Outcome: store.AttemptFailed, Charged: true, Answered: true,
 			Status: 500, StartedAt: now, EndedAt: now,
@@ -52,7 +53,7 @@ func (rc *receiver) Send(_ context.Context, r outbound.Request) outbound.Respons
 	}
 }
 
-// newDBAt returns a database of its own, a copy of one that was migrated once.
+// newDBAt creates a database by copying one that was migrated once.
 func newDBAt(t *testing.T, path string) *sqlstore.DB {
 	t.Helper()
 	schema, err := migrated()
@@ -65,7 +66,7 @@ func newDBAt(t *testing.T, path string) *sqlstore.DB {
 	return openDBAt(t, path)
 }
 
-// openDBAt opens a database that is there.
+// openDBAt opens an existing database.
 func openDBAt(t *testing.T, path string) *sqlstore.DB {
 	t.Helper()
 	db, err := sqlstore.Open(context.Background(), sqlstore.Options{URL: "sqlite:" + path})
@@ -89,14 +90,14 @@ var migrated = testserver.SQLiteTemplate(func(url string) error {
 	return errors.Join(sqlstore.Migrate(context.Background(), db), db.Close())
 })
 
-// newEngineFace returns the API over the engine itself, running on SQLite and the index in memory.
-func newEngineFace(t *testing.T, to attempt.Sender) face {
+// newEngineAPI returns the API over a real engine with SQLite and the index in memory.
+func newEngineAPI(t *testing.T, to attempt.Sender) testAPI {
 	t.Helper()
-	return newEngineFaceWith(t, newDBAt(t, filepath.Join(t.TempDir(), "d.db")), to, 0)
+	return newEngineAPIWith(t, newDBAt(t, filepath.Join(t.TempDir(), "d.db")), to, 0)
 }
 
-// newEngineFaceWith is newEngineFace on a database, with master keys that consist of the bytes.
-func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte) face {
+// newEngineAPIWith is newEngineAPI with a database and master keys. Each master key repeats one byte.
+func newEngineAPIWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte) testAPI {
 	t.Helper()
 	keys := make([]string, len(masters))
 	for i, b := range masters {
@@ -122,21 +123,21 @@ func newEngineFaceWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, mas
 			t.Error(err)
 		}
 	})
-	// A new index is filled while callbacks are accepted already; what looks at it waits for that.
+	// A new index is filled in the background, and some tests read it.
 	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
-	return newFaceOf(t, api.Options{Engine: engine, Store: db})
+	return newTestAPIWith(t, api.Options{Engine: engine, Store: db})
 }
 
-// newProject makes a project, and returns the header of a key of its own with every scope.
-func (f face) newProject(t *testing.T, id string) []string {
+// newProject creates a project, and returns the header of a new key of it with every scope.
+func (f testAPI) newProject(t *testing.T, id string) []string {
 	t.Helper()
-	f.ask(t, 201, "POST", "/v1/projects", `{"id":"`+id+`"}`)
-	key := f.ask(t, 201, "POST", "/v1/keys", `{"name":"its own","scopes":["admin"]}`, "Dispatcher-Project",
-		id)
+	f.call(t, 201, "POST", "/v1/projects", `{"id":"`+id+`"}`)
+	const admin = `{"name":"its own","scopes":["admin"]}`
+	key := f.call(t, 201, "POST", "/v1/keys", admin, "Dispatcher-Project", id)
 	return []string{"Authorization", "Bearer " + key["key"].(string)}
 }
 
-// A site notes the requests that it gets, by webhook-id.
+// A site is a server that records the headers of its requests by webhook-id.
 type site struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -155,7 +156,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// host is the site's host and port.
+// host returns the site's host and port.
 func (s *site) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
 func (s *site) of(id string) http.Header {
@@ -164,14 +165,14 @@ func (s *site) of(id string) http.Header {
 	return s.got[id]
 }
 
-// A hostile is the API over an engine that really sends, and two servers that note what arrives.
-type hostile struct {
-	face
+// A sendingAPI is the API over an engine that sends over the network, and two receivers.
+type sendingAPI struct {
+	testAPI
 	file         string
 	mine, victim *site
 }
 
-func newHostile(t *testing.T) *hostile {
+func newSendingAPI(t *testing.T) *sendingAPI {
 	t.Helper()
 	guard, err := outbound.NewGuard([]string{"127.0.0.1/32"})
 	if err != nil {
@@ -183,23 +184,25 @@ func newHostile(t *testing.T) *hostile {
 	}
 	t.Cleanup(sender.CloseIdle)
 	file := filepath.Join(t.TempDir(), "d.db")
-	return &hostile{newEngineFaceWith(t, newDBAt(t, file), sender, 0), file, newSite(t), newSite(t)}
+	return &sendingAPI{newEngineAPIWith(t, newDBAt(t, file), sender, 0), file, newSite(t), newSite(t)}
 }
 
-// arrived returns what a site got of a callback, which must have succeeded.
-func (f face) arrived(t *testing.T, at *site, id string) http.Header {
+// arrived returns the headers with which a callback arrived at a site. It waits until the callback has
+// succeeded.
+func (f testAPI) arrived(t *testing.T, at *site, id string) http.Header {
 	t.Helper()
 	testserver.Until(t, id+" is succeeded", func() bool {
-		return f.ask(t, 200, "GET", "/v1/callbacks/"+id, "")["state"] == "succeeded"
+		return f.call(t, 200, "GET", "/v1/callbacks/"+id, "")["state"] == "succeeded"
 	})
 	return at.of(id)
 }
 
-// arrived writes what a site got of a callback, but for what is the same of every one or varies.
+// arrived writes the headers with which a callback arrived at a site, except those that are always the same
+// or vary.
 func (x *player) arrived(what string) {
 	x.t.Helper()
 	at, id, _ := strings.Cut(x.real(what), " ")
-	h := x.face.arrived(x.t, x.sites[at], id)
+	h := x.testAPI.arrived(x.t, x.sites[at], id)
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		switch {
@@ -209,8 +212,7 @@ func (x *player) arrived(what string) {
 			texts = append(texts, name+": WECHATPAY2…")
 		case !slices.Contains([]string{
 			"Accept-Encoding", "Content-Length", "Content-Type", "Traceparent", "User-Agent",
-			"Webhook-Attempt",
-			"Webhook-Id", "Webhook-Timestamp",
+			"Webhook-Attempt", "Webhook-Id", "Webhook-Timestamp",
 		}, name):
 			texts = append(texts, name+": "+strings.Join(h[name], ", "))
 		}
@@ -218,7 +220,7 @@ func (x *player) arrived(what string) {
 	x.line("~ " + strings.Join(texts, "; "))
 }
 
-// sealed checks that no file of the database has one of the texts.
+// sealed checks that no file of the database contains one of the texts.
 func (x *player) sealed(texts []string) {
 	x.t.Helper()
 	for _, suffix := range []string{"", "-wal"} {
@@ -240,23 +242,25 @@ func (x *player) sealed(texts []string) {
 	}
 }
 
-// TestEveryMutationIsAudited: every route that changes something is in audit.txt, which has the entries that
-// it appends. No credential stands in any of them.
+// TestEveryMutationIsAudited checks that every route that changes something is in audit.txt with the entries
+// that it appends, and that no entry contains a credential.
 func TestEveryMutationIsAudited(t *testing.T) {
 	t.Parallel()
 	unaudited := []string{
-		// rows of their own
+		// Accepts are rows in SQL and have no entries.
 		"POST /v1/callbacks", "POST /v1/callbacks/batch", "POST /v1/events", "POST /v1/polls",
-		"POST /v1/reconcile/compare", "POST /v1/index/verify", // look only
-		"POST /v1/projects", // in the audit of the new one, which ends the file
+		// These change nothing.
+		"POST /v1/reconcile/compare", "POST /v1/index/verify",
+		// The entry is in the audit log of the new project, at the end of the file.
+		"POST /v1/projects",
 	}
 	text := play(t, "testdata/audit.txt").out.String()
 	for _, r := range routes(t) {
 		path := strings.ReplaceAll(regexp.QuoteMeta(r.Path), `\*`, ":")
 		path = regexp.MustCompile(`:[a-z_]+`).ReplaceAllString(path, "[^/\n]+")
-		walked := regexp.MustCompile(`(?m)^` + r.Method + " " + path +
+		audited := regexp.MustCompile(`(?m)^` + r.Method + " " + path +
 			"\n(>.*\n)?< 2.*\n(~ .* by admin key from 192.0.2.1.*\n)")
-		if r.Method != "GET" && !slices.Contains(unaudited, name(r)) && !walked.MatchString(text) {
+		if r.Method != "GET" && !slices.Contains(unaudited, name(r)) && !audited.MatchString(text) {
 			t.Errorf("%s has no entry in audit.txt", name(r))
 		}
 	}
@@ -265,27 +269,27 @@ func TestEveryMutationIsAudited(t *testing.T) {
 			"S3cr3tOfAHeader", "V4lueOfAQuery", "B0dyOfACallback", "P4sswordOfAURL", "T3mplateSecret",
 		} {
 			if strings.HasPrefix(line, "~") && strings.Contains(line, secret) {
-				t.Errorf("%q stands in the audit: %s", secret, line)
+				t.Errorf("%q is in the audit log: %s", secret, line)
 			}
 		}
 	}
 }
 
-// newAuditedFace returns the API over an engine whose database has something by another master key than its
-// first.
-func newAuditedFace(t *testing.T) face {
+// newAuditedAPI returns the API over an engine with two master keys. Its database has a row that the second
+// one encrypts, so that a re-encryption changes something.
+func newAuditedAPI(t *testing.T) testAPI {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "d.db")
 	t.Run("by another master key", func(t *testing.T) {
-		f := newEngineFaceWith(t, newDBAt(t, path), new(receiver), 1)
-		f.ask(t, 201, "POST", "/v1/endpoints",
+		f := newEngineAPIWith(t, newDBAt(t, path), new(receiver), 1)
+		f.call(t, 201, "POST", "/v1/endpoints",
 			`{"url":"https://a.example/","headers":{"Authorization":"Bearer S3cr3tOfAHeader"}}`)
 	})
-	return newEngineFaceWith(t, openDBAt(t, path), new(receiver), 2, 1)
+	return newEngineAPIWith(t, openDBAt(t, path), new(receiver), 2, 1)
 }
 
-// audit writes what a request has added to the audit, but for secrets that the engine makes when they are
-// needed.
+// audit writes the entries that a request has appended to the audit log, except those of secrets that the
+// engine creates on demand.
 func (x *player) audit() {
 	x.t.Helper()
 	type entry struct {

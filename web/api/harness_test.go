@@ -32,27 +32,27 @@ const (
 	dayMS    = 86_400_000
 )
 
-// face is the API behind a bare router, and what it logged. The test fails when an answer is not as the
-// document says.
-type face struct {
+// A testAPI is the API behind a bare router, and its log. The test fails if a response does not match the
+// document.
+type testAPI struct {
 	http.Handler
 	log *bytes.Buffer
 	tb  testing.TB
-	// lenient: requests are taken in ways that the document does not promise.
+	// lenient: requests may be accepted that do not match the document.
 	lenient bool
 }
 
-func newFace(t testing.TB, e *engine) face {
+func newTestAPI(t testing.TB, e *engine) testAPI {
 	t.Helper()
-	return newFaceOf(t, optionsOf(e))
+	return newTestAPIWith(t, optionsOf(e))
 }
 
-// optionsOf has one stub be all parts.
+// optionsOf returns options in which one stub is both the engine and the store.
 func optionsOf(e *engine) api.Options {
 	return api.Options{Engine: e, Store: rows{calledStore{recorder: e.recorder}}, AdminKey: adminKey}
 }
 
-func newFaceOf(t testing.TB, o api.Options) face {
+func newTestAPIWith(t testing.TB, o api.Options) testAPI {
 	t.Helper()
 	var log bytes.Buffer
 	o.AdminKey, o.Logger = adminKey, slog.New(slog.NewJSONHandler(&log, nil))
@@ -63,17 +63,16 @@ func newFaceOf(t testing.TB, o api.Options) face {
 	router := gin.New()
 	router.Use(func(c *gin.Context) {
 		c.Next()
-		if told, ok := c.Request.Context().Value(routeKey{}).(*matched); ok {
-			told.path, told.params = c.FullPath(), c.Params
+		if route, ok := c.Request.Context().Value(routeKey{}).(*matchedRoute); ok {
+			route.path, route.params = c.FullPath(), c.Params
 		}
 	})
 	a.Register(router)
-	return face{Handler: router, log: &log, tb: t}
+	return testAPI{Handler: router, log: &log, tb: t}
 }
 
-// do makes a request with the admin key, unless the headers have another one. Its answer, and the request
-// where it is accepted, are as the document says.
-func (f face) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
+// do sends a request with the admin key, unless the headers have another one.
+func (f testAPI) do(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	var r io.Reader
 	if body != "" {
 		r = strings.NewReader(body)
@@ -85,22 +84,23 @@ func (f face) do(method, path, body string, header ...string) *httptest.Response
 	return f.serve(req, body)
 }
 
-// serve answers a request, which has the admin key unless it has another one.
-func (f face) serve(req *http.Request, body string) *httptest.ResponseRecorder {
+// serve handles a request. It adds the admin key unless the request has another one, and checks the response
+// against the document.
+func (f testAPI) serve(req *http.Request, body string) *httptest.ResponseRecorder {
 	if _, given := req.Header["Authorization"]; !given {
 		req.Header.Set("Authorization", "Bearer "+adminKey)
 	}
-	var route matched
+	var route matchedRoute
 	rec := httptest.NewRecorder()
 	f.ServeHTTP(rec, req.WithContext(context.WithValue(req.Context(), routeKey{}, &route)))
-	if err := conforms(req, body, &route, rec, f.lenient); err != nil {
+	if err := checkDocument(req, body, &route, rec, f.lenient); err != nil {
 		f.tb.Errorf("%s %s %.200s: %d %.2000s: %v", req.Method, req.URL, body, rec.Code, rec.Body, err)
 	}
 	return rec
 }
 
-// ask makes a request and decodes the answer, which must have the status.
-func (f face) ask(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
+// call sends a request and decodes the response, which must have the status.
+func (f testAPI) call(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
 	t.Helper()
 	rec := f.do(method, path, body, header...)
 	var got map[string]any
@@ -110,13 +110,14 @@ func (f face) ask(t *testing.T, status int, method, path, body string, header ..
 	return got
 }
 
-// wantProblem checks an answer to be the problem with this status and code, and returns the names of its
-// fields.
+// wantProblem checks that a response is a problem with this status and code. It returns the names of the
+// invalid fields.
 func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code string) []string {
 	t.Helper()
 	var p client.Problem
-	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || rec.Code != status || p.Code != code ||
-		rec.Header().Get("Content-Type") != client.ProblemType {
+	err := json.Unmarshal(rec.Body.Bytes(), &p)
+	isProblem := err == nil && rec.Header().Get("Content-Type") == client.ProblemType
+	if !isProblem || rec.Code != status || p.Code != code {
 		t.Fatalf("want problem %d %s, got %d %s", status, code, rec.Code, rec.Body)
 	}
 	var names []string
@@ -126,8 +127,8 @@ func wantProblem(t *testing.T, rec *httptest.ResponseRecorder, status int, code 
 	return names
 }
 
-// refused checks a request to be refused for these fields, in any order.
-func (f face) refused(t *testing.T, fields []string, method, path, body string, header ...string) {
+// refused checks that a request is rejected for these fields, in any order.
+func (f testAPI) refused(t *testing.T, fields []string, method, path, body string, header ...string) {
 	t.Helper()
 	got := wantProblem(t, f.do(method, path, body, header...), 422, "invalid")
 	slices.Sort(got)
@@ -137,8 +138,8 @@ func (f face) refused(t *testing.T, fields []string, method, path, body string, 
 	}
 }
 
-// TestMain sets what all tests share before any runs in parallel: the mode that the server sets too, and that
-// answers in text are taken as they stand.
+// TestMain sets global state before tests run in parallel: gin's mode as in the server, and decoders for
+// responses in text.
 func TestMain(m *testing.M) {
 	gin.SetMode(gin.ReleaseMode)
 	for _, kind := range []string{"text/csv", "application/yaml"} {
@@ -147,19 +148,19 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// names stand in a transcript for what is another in every run.
+// names replaces values that differ in every run by names.
 type names struct {
 	name, value map[string]string
 	last        map[string]int
 }
 
-// put gives a value the name of its kind and a number.
+// put names a value after its kind and a number.
 func (n names) put(kind, value string, number int) {
 	name := fmt.Sprintf("%s_%d", kind, number)
 	n.name[value], n.value[name], n.last[kind] = name, value, number
 }
 
-// of is the name of a value.
+// of returns the name of a value. A new value gets the next number of its kind.
 func (n names) of(kind, value string) string {
 	if n.name[value] == "" {
 		n.put(kind, value, n.last[kind]+1)
@@ -172,11 +173,11 @@ var (
 	idForm     = regexp.MustCompile(`\b(?:(cb|ep|ev|key|rd|sc)_)?([0-7][0-9A-HJKMNP-TV-Z]{25})\b`)
 	tokenForm  = regexp.MustCompile(`\b(dk|whsec|whsk|whpk)_[A-Za-z0-9+/=_-]{24,}`)
 	cursorForm = regexp.MustCompile(`(next_cursor":"|cursor=)([A-Za-z0-9_-]{24,})`)
-	momentForm = regexp.MustCompile(
+	timeForm   = regexp.MustCompile(
 		`\b\d{4}-\d\d-\d\dT[\d:.]+Z|"age_ms": ?\d+|"hash": ?"[0-9a-f]{64}"|"hint": ?"[^"]*"`)
 )
 
-// real is text with the values of its names.
+// real replaces names in a text by their values.
 func (n names) real(text string) string {
 	return namedForm.ReplaceAllStringFunc(text, func(s string) string {
 		part := namedForm.FindStringSubmatch(s)
@@ -191,9 +192,8 @@ func (n names) real(text string) string {
 	})
 }
 
-// hide is text with names for the values that are others in every run, and without moments where those are,
-// too.
-func (n names) hide(text string, moments bool) string {
+// hide replaces values that differ in every run by names. If times is true it also hides times.
+func (n names) hide(text string, times bool) string {
 	text = cursorForm.ReplaceAllStringFunc(text, func(s string) string {
 		part := cursorForm.FindStringSubmatch(s)
 		return part[1] + n.of("cursor", part[2])
@@ -209,13 +209,13 @@ func (n names) hide(text string, moments bool) string {
 		}
 		return strings.Replace(n.of("id", part[2]), "_", ":", 1)
 	})
-	if moments {
-		text = momentForm.ReplaceAllString(text, "(varies)")
+	if times {
+		text = timeForm.ReplaceAllString(text, "(varies)")
 	}
 	return text
 }
 
-// callText is a call with what it was given.
+// callText formats a call and its arguments.
 func callText(call string, args ...any) string {
 	words := []string{call}
 	for _, arg := range args {
@@ -247,7 +247,7 @@ func actorText(a store.Actor) string {
 	return text
 }
 
-// write writes a value without the members that are zero. & is before what a pointer points to.
+// write formats a value without its zero fields. & marks a pointer.
 func write(b *strings.Builder, v reflect.Value) {
 	if !v.IsValid() {
 		b.WriteString("nil")

@@ -15,25 +15,23 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCase49ListsShowNothingOfAnotherProject: what a project with nothing in it is answered does not depend
-// on what another has, on any route without an id in its path. TestEveryRouteByIDsOfAnotherProject has those
-// with one.
+// TestCase49ListsShowNothingOfAnotherProject covers the routes without an id in the path. It checks that the
+// responses to an empty project do not depend on the contents of another project.
+// TestEveryRouteByIDsOfAnotherProject covers the routes with an id.
 func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 	t.Parallel()
-	f := newEngineFace(t, new(receiver))
+	f := newEngineAPI(t, new(receiver))
 	before := f.newProject(t, "before")
 	routes, paths := routes(t), []string{
 		"/v1/callbacks?format=csv", "/v1/callbacks?order=due", "/v1/callbacks?state=canceled",
-		"/v1/callbacks?ref=order-theirs",
-		"/v1/callbacks?lock_key=lock-theirs", "/v1/callbacks?lane=lane-theirs",
-		"/v1/callbacks?endpoint=merchant-theirs",
+		"/v1/callbacks?ref=order-theirs", "/v1/callbacks?lock_key=lock-theirs",
+		"/v1/callbacks?lane=lane-theirs", "/v1/callbacks?endpoint=merchant-theirs",
 		"/v1/callbacks?topic=topic-theirs", "/v1/callbacks?label.shop=theirs", "/v1/endpoints?search=theirs",
 		"/v1/lanes?search=theirs", "/v1/schedules?search=theirs", "/v1/outcomes?limit=500",
 		"/v1/reconcile?from=2020-01-01&to=2100-01-01&group_by=topic",
 	}
 	for _, r := range routes {
-		// Keys, the audit and projects have what is the project's own; a secret is made when it is first
-		// read.
+		// Keys, the audit log and projects contain the project itself. Reading a secret creates it.
 		own := []string{"/v1/keys", "/v1/audit", "/v1/projects", "/v1/secret", "/v1/reconcile"}
 		if r.Method == "GET" && !strings.ContainsAny(r.Path, ":*") && !slices.Contains(own, r.Path) &&
 			!wants()[name(r)].root {
@@ -48,18 +46,18 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 		empty[path] = f.do("GET", path, "", before...).Body.String()
 	}
 
-	ended := f.furnish(t)["/v1/callbacks"]
-	f.ask(t, 200, "POST", "/v1/callbacks/"+ended+"/cancel", `{"reason":"theirs"}`)
+	ended := f.createOfEach(t)["/v1/callbacks"]
+	f.call(t, 200, "POST", "/v1/callbacks/"+ended+"/cancel", `{"reason":"theirs"}`)
 	after := f.newProject(t, "after")
 	for _, path := range paths {
 		if got := f.do("GET", path, "", before...); got.Code != 200 || got.Body.String() != empty[path] {
-			t.Errorf("%s: %d %s, and before the other project had anything %s", path, got.Code, got.Body,
+			t.Errorf("%s: %d %s, but %s while the other project was empty", path, got.Code, got.Body,
 				empty[path])
 		}
-		// Cursors of another project are signed otherwise.
+		// The signatures of cursors differ between projects, so only the length is compared.
 		if got := f.do("GET", path, "", after...).Body.String(); len(got) != len(empty[path]) ||
 			strings.Contains(got, "theirs") {
-			t.Errorf("%s of a new project: %s, and before the other one had anything %s", path, got,
+			t.Errorf("%s of a new project: %s, but %s while the other project was empty", path, got,
 				empty[path])
 		}
 	}
@@ -68,16 +66,15 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
-	got := f.ask(t, 200, "POST", "/v1/reconcile/compare",
+	got := f.call(t, 200, "POST", "/v1/reconcile/compare",
 		`{"from":"2020-01-01T00:00:00Z","refs":["order-theirs"]}`, after...)
 	if got["matched"] != 0.0 || len(got["missing"].([]any)) != 1 || len(got["extra"].([]any)) != 0 {
 		t.Errorf("compared: %v", got)
 	}
 }
 
-// furnish makes one of everything in the default project, and returns ids by the paths that they are found
-// at.
-func (f face) furnish(t *testing.T) map[string]string {
+// createOfEach creates one object of each kind in the default project, and returns their ids by path.
+func (f testAPI) createOfEach(t *testing.T) map[string]string {
 	t.Helper()
 	ids := map[string]string{"/v1/projects": store.DefaultProject}
 	for _, one := range []struct {
@@ -88,8 +85,11 @@ func (f face) furnish(t *testing.T) map[string]string {
 			201, "POST", "/v1/endpoints",
 			`{"external_id":"merchant-theirs","name":"theirs","url":"https://theirs.example/"}`,
 		},
-		{202, "POST", "/v1/callbacks", `{"endpoint":"merchant-theirs",` + ofTheirs},
-		{202, "POST", "/v1/callbacks", `{"url":"https://theirs.example/","lane":"lane-theirs",` + ofTheirs},
+		{202, "POST", "/v1/callbacks", `{"endpoint":"merchant-theirs",` + theirFields},
+		{
+			202, "POST", "/v1/callbacks",
+			`{"url":"https://theirs.example/","lane":"lane-theirs",` + theirFields,
+		},
 		{202, "POST", "/v1/redrives", `{"action":"retry","filter":{"ref":"none-of-theirs"},"ladder":"once"}`},
 		{
 			201, "POST", "/v1/schedules",
@@ -105,7 +105,7 @@ func (f face) furnish(t *testing.T) map[string]string {
 				`"until":{"success":[{"status":[200]}]}}`,
 		},
 	} {
-		made := f.ask(t, one.status, one.method, one.path, one.body)
+		made := f.call(t, one.status, one.method, one.path, one.body)
 		if one.method == "POST" {
 			ids[one.path] = made["id"].(string)
 		}
@@ -113,16 +113,16 @@ func (f face) furnish(t *testing.T) map[string]string {
 	return ids
 }
 
-const ofTheirs = `"payload":1,"delay":"1h","ref":"order-theirs","topic":"topic-theirs",
+const theirFields = `"payload":1,"delay":"1h","ref":"order-theirs","topic":"topic-theirs",
 	"lock_key":"lock-theirs","labels":{"shop":"theirs"}}`
 
-// TestEveryRouteByIDsOfAnotherProject, case 49: what the settings' admin key made in one project is not found
-// by the admin key of another, on every route that has an id in its path, and is answered like what is
-// nowhere. testdata/engine_projects.txt has endpoints that a body or a query names.
+// TestEveryRouteByIDsOfAnotherProject (case 49) covers the routes with an id in the path. It checks that an
+// admin key of another project does not find the objects of the default project: the response is the same as
+// for an id that does not exist. testdata/engine_projects.txt covers endpoints that a body or a query names.
 func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 	t.Parallel()
-	f := newEngineFace(t, new(receiver))
-	ids := f.furnish(t)
+	f := newEngineAPI(t, new(receiver))
+	ids := f.createOfEach(t)
 	other := f.newProject(t, "b")
 	bodies := map[string]string{"retry": "{}", "reschedule": `{"delay":"1s"}`}
 	seen := 0
@@ -130,11 +130,11 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 		named := strings.Contains(r.Path, ":name") && r.Method != "PUT"
 		if !strings.Contains(r.Path, ":id") && !strings.Contains(r.Path, "*external_id") && !named ||
 			r.Method == "PUT" {
-			continue // a PUT makes what is not there
+			continue // a PUT creates a missing object
 		}
 		seen++
 		path := strings.NewReplacer(":name", "theirs", "*external_id", "merchant-theirs").Replace(r.Path)
-		none := strings.NewReplacer(":name", "never", "*external_id", "nobody").Replace(r.Path)
+		none := strings.NewReplacer(":name", "never", "*external_id", "no-merchant").Replace(r.Path)
 		for prefix, id := range ids {
 			if strings.HasPrefix(path, prefix) {
 				path = strings.Replace(path, ":id", id, 1)
@@ -154,47 +154,48 @@ func TestEveryRouteByIDsOfAnotherProject(t *testing.T) {
 			}
 		}
 		theirs := f.do(r.Method, path, body, other...)
-		nothing := f.do(r.Method, none, body, other...)
-		same := maps.EqualFunc(theirs.Header(), nothing.Header(), slices.Equal)
-		if !same || theirs.Body.String() != nothing.Body.String() {
-			t.Errorf("%s is answered with %s, and %s with %s", path, theirs.Body, none, nothing.Body)
+		missing := f.do(r.Method, none, body, other...)
+		same := maps.EqualFunc(theirs.Header(), missing.Header(), slices.Equal)
+		if !same || theirs.Body.String() != missing.Body.String() {
+			t.Errorf("%s gets %s, but %s gets %s", path, theirs.Body, none, missing.Body)
 		}
 		wantProblem(t, theirs, 404, "not_found")
 	}
 	if seen < 24 {
 		t.Errorf("%d routes have an id in their path", seen)
 	}
-	// Nothing was changed by any of it.
-	if got := f.ask(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" ||
+	// No request changed anything.
+	if got := f.call(t, 200, "GET", "/v1/callbacks/"+ids["/v1/callbacks"], ""); got["state"] != "scheduled" ||
 		got["expires_at"] != nil {
 		t.Errorf("the callback: %v", got)
 	}
-	got := f.ask(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], "")
+	got := f.call(t, 200, "GET", "/v1/endpoints/"+ids["/v1/endpoints"], "")
 	if got["paused"] != false || got["name"] != "theirs" {
 		t.Errorf("the endpoint: %v", got)
 	}
 }
 
-// sender makes a key of the scope send and returns the header for it.
-func (f face) sender(t *testing.T) []string {
+// sender creates a key with the scope send, and returns its header.
+func (f testAPI) sender(t *testing.T) []string {
 	t.Helper()
-	key := f.ask(t, 201, "POST", "/v1/keys", `{"name":"send","scopes":["send"]}`)["key"].(string)
+	key := f.call(t, 201, "POST", "/v1/keys", `{"name":"send","scopes":["send"]}`)["key"].(string)
 	return []string{"Authorization", "Bearer " + key}
 }
 
-// In a lane of its own a signer cannot make the signature of another: each has a secret of its own.
+// TestNoSignerSignsForAnother checks that in a named lane the signature of one signer is not valid for
+// another, because each signer has its own secret.
 func TestNoSignerSignsForAnother(t *testing.T) {
 	t.Parallel()
-	h := newHostile(t)
+	h := newSendingAPI(t)
 	const lane = "merchant-7"
 	body := "msg_1.1700000000.{}"
-	id := h.ask(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":%q,"lane":%q,"body":%q,
+	id := h.call(t, 202, "POST", "/v1/callbacks", fmt.Sprintf(`{"url":%q,"lane":%q,"body":%q,
 		"signer":{"type":"hmac-sha256-body","encoding":"base64","prefix":"v1,"}}`, h.mine.URL, lane, body),
 		h.sender(t)...)["id"].(string)
 	header := h.arrived(t, h.mine, id)
 	secret := func(signer string) []byte {
 		t.Helper()
-		text := h.ask(t, 200, "GET", "/v1/secret?lane="+lane+signer, "")["secret"].(string)
+		text := h.call(t, 200, "GET", "/v1/secret?lane="+lane+signer, "")["secret"].(string)
 		key, err := sign.ParseSecret(text)
 		if err != nil {
 			t.Fatal(err)
@@ -213,18 +214,18 @@ func TestNoSignerSignsForAnother(t *testing.T) {
 		t.Fatalf("no signature of the body among %v", header)
 	}
 	if err := sign.Verify("", []sign.Secret{{Key: secret("")}}, forged, nil, []byte("{}"), -1); err == nil {
-		t.Error("the signature of a body is a valid one of Standard Webhooks")
+		t.Error("a signature of hmac-sha256-body is valid for Standard Webhooks")
 	}
-	if err := sign.Verify("", []sign.Secret{{Key: secret("&signer=hmac-sha256-body")}}, forged, nil,
-		[]byte("{}"), -1); err != nil {
-		t.Errorf("what signs bodies is not what the API shows: %v", err)
+	own := []sign.Secret{{Key: secret("&signer=hmac-sha256-body")}}
+	if err := sign.Verify("", own, forged, nil, []byte("{}"), -1); err != nil {
+		t.Errorf("the API returns another secret than the one that signs bodies: %v", err)
 	}
 }
 
-// TestAKeysHashIsNoKey, case 45.
+// TestAKeysHashIsNoKey (case 45) checks that the hash of a key, which SQL contains, is not accepted as a key.
 func TestAKeysHashIsNoKey(t *testing.T) {
 	t.Parallel()
-	f := newEngineFace(t, new(receiver))
+	f := newEngineAPI(t, new(receiver))
 	hash := sha256.Sum256([]byte(strings.TrimPrefix(f.sender(t)[1], "Bearer ")))
 	for _, stolen := range []string{
 		hex.EncodeToString(hash[:]), base64.StdEncoding.EncodeToString(hash[:]), string(hash[:]),

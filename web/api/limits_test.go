@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// counting is a body that knows how much of it was read.
+// counting is a body that counts the bytes that were read.
 type counting struct {
 	io.Reader
 	read int
@@ -29,7 +29,7 @@ func (c *counting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestTooLarge, case 65: what is over the limit is not read, whether it says its length or not.
+// TestTooLarge (case 65) checks that a body over the limit is not read, with and without a declared length.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	const request, batch = 512 << 10, 16 << 20
@@ -43,7 +43,7 @@ func TestTooLarge(t *testing.T) {
 		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request},
 		{"/v1/schedules/" + "sc_" + bareSchedule + "/run", request},
 	} {
-		f := newFace(t, fullEngine())
+		f := newTestAPI(t, fullEngine())
 		send := func(size int, chunked bool) (*httptest.ResponseRecorder, int) {
 			body, length := &counting{Reader: bytes.NewReader(bytes.Repeat([]byte(" "), size))}, int64(size)
 			if chunked {
@@ -54,10 +54,10 @@ func TestTooLarge(t *testing.T) {
 		rec, read := send(c.limit+1, false)
 		wantProblem(t, rec, 413, "too_large")
 		if read != 0 {
-			t.Errorf("%s: %d bytes were read of a request that said it is too large", c.path, read)
+			t.Errorf("%s: %d bytes were read although the declared length is over the limit", c.path, read)
 		}
 		if rec.Header().Get("Connection") != "close" {
-			t.Errorf("%s: the connection stays open behind a body that was not read", c.path)
+			t.Errorf("%s: the connection stays open after a body that was not read", c.path)
 		}
 		rec, read = send(4*c.limit, true)
 		wantProblem(t, rec, 413, "too_large")
@@ -69,7 +69,7 @@ func TestTooLarge(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			rec, _ = send(c.limit, chunked)
 			if rec.Code == 413 {
-				t.Errorf("%s: a request at the limit is refused (chunked %v)", c.path, chunked)
+				t.Errorf("%s: a request at the limit is rejected (chunked %v)", c.path, chunked)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func TestTooLarge(t *testing.T) {
 
 func TestCutBodies(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, fullEngine())
+	f := newTestAPI(t, fullEngine())
 	for _, length := range []int64{100, -1} {
 		cut := io.MultiReader(strings.NewReader(`{"url":"u"}`),
 			iotest.ErrReader(errors.New("connection reset")))
@@ -85,21 +85,21 @@ func TestCutBodies(t *testing.T) {
 	}
 }
 
-// post sends a body that is said to be of that length; -1: it is not said.
-func (f face) post(path string, body io.Reader, length int64) *httptest.ResponseRecorder {
+// post sends a body with a declared length. -1: no declared length.
+func (f testAPI) post(path string, body io.Reader, length int64) *httptest.ResponseRecorder {
 	req := httptest.NewRequest("POST", path, body)
 	req.ContentLength = length
 	return f.serve(req, "")
 }
 
-// TestTimeoutsAreLiftedAfterTheBody: a route that may take minutes outlasts the server's time-outs, but its
-// request must come within them.
+// TestTimeoutsAreLiftedAfterTheBody checks that a route that may take minutes exceeds the server's timeouts,
+// but that its body must arrive within them.
 func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	e := fullEngine()
 	e.takes = 2 * timeout
-	server := httptest.NewUnstartedServer(newFace(t, e))
+	server := httptest.NewUnstartedServer(newTestAPI(t, e))
 	server.Config.ReadTimeout, server.Config.WriteTimeout = timeout, timeout
 	server.Start()
 	t.Cleanup(server.Close)
@@ -107,8 +107,8 @@ func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 	for _, length := range []int64{int64(len(body)), -1} {
 		t.Run(fmt.Sprint("body of ", length), func(t *testing.T) {
 			t.Parallel()
-			req := httptest.NewRequest("POST", server.URL+"/v1/reconcile/compare",
-				io.NopCloser(strings.NewReader(body)))
+			sent := io.NopCloser(strings.NewReader(body))
+			req := httptest.NewRequest("POST", server.URL+"/v1/reconcile/compare", sent)
 			req.RequestURI, req.ContentLength = "", length
 			req.Header.Set("Authorization", "Bearer "+adminKey)
 			resp, err := server.Client().Do(req)
@@ -136,47 +136,47 @@ func TestTimeoutsAreLiftedAfterTheBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := io.ReadAll(conn); err != nil {
-				t.Errorf("the request is still waited for: %v", err)
+				t.Errorf("the server still waits for the request: %v", err)
 			}
 		})
 	}
 }
 
-// TestAReaderThatGoesAwayIsNoFailure of the server.
-func TestAReaderThatGoesAwayIsNoFailure(t *testing.T) {
+// TestClosedConnection checks that a client that closes its connection while it waits causes no error.
+func TestClosedConnection(t *testing.T) {
 	t.Parallel()
 	e := fullEngine()
 	e.err = context.Canceled
-	f := newFace(t, e)
-	wantProblem(t, f.do("GET", "/v1/outcomes?wait=1s", ""), 503, "unavailable") // this one was there
+	f := newTestAPI(t, e)
+	wantProblem(t, f.do("GET", "/v1/outcomes?wait=1s", ""), 503, "unavailable") // the connection is open
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if rec := f.serve(httptest.NewRequest("GET", "/v1/outcomes?wait=1s", nil).WithContext(ctx),
-		""); rec.Code != 200 {
+	req := httptest.NewRequest("GET", "/v1/outcomes?wait=1s", nil).WithContext(ctx)
+	if rec := f.serve(req, ""); rec.Code != 200 {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 
-// from asks for a list with a key, from an address, and returns the answer.
-func (f face) from(address, key string) *httptest.ResponseRecorder {
+// from requests a list with a key, from an address.
+func (f testAPI) from(address, key string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("GET", "/v1/callbacks", nil)
 	r.RemoteAddr = address
 	r.Header.Set("Authorization", "Bearer "+key)
 	return f.serve(r, "")
 }
 
-// wantSlow checks an answer to say that too many wrong keys came, and when to try again.
-func wantSlow(t *testing.T, rec *httptest.ResponseRecorder) {
+// wantTooManyGuesses checks that a response has the code too_many_guesses and a Retry-After.
+func wantTooManyGuesses(t *testing.T, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	wantProblem(t, rec, 429, "too_many_guesses")
-	if seconds, err := strconv.Atoi(rec.Header().Get("Retry-After")); err != nil || seconds < 1 ||
-		seconds > 60 {
-		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
+	after := rec.Header().Get("Retry-After")
+	if seconds, err := strconv.Atoi(after); err != nil || seconds < 1 || seconds > 60 {
+		t.Errorf("Retry-After is %q", after)
 	}
 }
 
-// TestWrongKeysAreSlowedDown: 1,500 of them from one address, or around one key from many, are not all
-// answered; a right key passes meanwhile, used for the first time or not.
+// TestWrongKeysAreSlowedDown sends 1,500 invalid keys from one address, or with one beginning from many
+// addresses. Not all get a 401. Valid keys pass meanwhile, used before or not.
 func TestWrongKeysAreSlowedDown(t *testing.T) {
 	t.Parallel()
 	const guesses = 1500
@@ -189,32 +189,32 @@ func TestWrongKeysAreSlowedDown(t *testing.T) {
 			func(int) string { return "198.51.100.7:1234" },
 			func(i int) string { return fmt.Sprintf("dk_%d_guess", i) },
 		},
-		"around one key": {
+		"one beginning": {
 			func(i int) string { return fmt.Sprintf("203.0.%d.%d:1234", i/250, i%250) },
 			func(i int) string { return sender[:8] + strconv.Itoa(i) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFace(t, fullEngine())
+			f := newTestAPI(t, fullEngine())
 			if rec := f.from("198.51.100.7:1", reader); rec.Code != 200 {
-				t.Fatalf("a right key: %d", rec.Code)
+				t.Fatalf("a valid key: %d", rec.Code)
 			}
-			told := 0
+			answered := 0
 			for i := range guesses {
 				rec := f.from(c.address(i), c.key(i))
 				if rec.Code == 401 {
-					told++
+					answered++
 					continue
 				}
-				wantSlow(t, rec)
+				wantTooManyGuesses(t, rec)
 			}
-			if told < 10 || told > 100 {
-				t.Errorf("%d of %d wrong keys were answered with 401", told, guesses)
+			if answered < 10 || answered > 100 {
+				t.Errorf("%d of %d invalid keys got a 401", answered, guesses)
 			}
 			for _, right := range []string{reader, sender, adminKey} {
 				if rec := f.from("198.51.100.7:99", right); rec.Code != 200 {
-					t.Errorf("a right key after the guesses: %d %s", rec.Code, rec.Body)
+					t.Errorf("a valid key after the guesses: %d %s", rec.Code, rec.Body)
 				}
 			}
 			wantProblem(t, f.from("192.0.2.99:1", "another-wrong-key"), 401, "unauthorized")
@@ -222,36 +222,38 @@ func TestWrongKeysAreSlowedDown(t *testing.T) {
 	}
 }
 
-// Guesses are counted before the key is looked up, so that parallel ones are not all told.
+// TestParallelWrongKeysAreSlowedDown checks that guesses are counted before the key is looked up, so that not
+// all parallel guesses get a 401.
 func TestParallelWrongKeysAreSlowedDown(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, fullEngine())
+	f := newTestAPI(t, fullEngine())
 	codes := make([]int, 200)
 	var wg sync.WaitGroup
 	for i := range codes {
 		wg.Go(func() { codes[i] = f.from("198.51.100.7:1234", fmt.Sprintf("dk_%d_guess", i)).Code })
 	}
 	wg.Wait()
-	told := 0
+	answered := 0
 	for _, code := range codes {
 		if code == 401 {
-			told++
+			answered++
 		} else if code != 429 {
 			t.Errorf("status %d", code)
 		}
 	}
-	if told > 100 {
-		t.Errorf("%d of %d parallel guesses were told", told, len(codes))
+	if answered > 100 {
+		t.Errorf("%d of %d parallel guesses got a 401", answered, len(codes))
 	}
 }
 
-// Case 78. Requests beyond the rate are answered with 429, whatever they ask for; those of other keys go on.
+// TestRequestsOfAKeyAreBounded (case 78) checks that requests over the rate of a key get a 429 on every
+// route, and that other keys are not affected.
 func TestRequestsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := optionsOf(fullEngine())
 		o.RequestsPerSecond = 3
-		f := newFaceOf(t, o)
+		f := newTestAPIWith(t, o)
 		for range 2 {
 			for _, key := range []string{"dk_b_send", adminKey} {
 				bearer := "Bearer " + key

@@ -18,22 +18,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// TestEveryFieldOfEveryRequest gives every field that the document has to the route that it is for: null is
-// as if it were not given, but in a PATCH; a value of another type, the field a second time, and one that the
-// document does not have are refused by name, and the engine is not asked.
+// TestEveryFieldOfEveryRequest sends every documented field to its route. Null counts as not given, except in
+// a PATCH. The route rejects a value of another type, a duplicate field and an undocumented field, by name,
+// and does not call the engine.
 func TestEveryFieldOfEveryRequest(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
-		item := closed().Paths.Value(documented(r.Path))
+		item := strictDocument().Paths.Value(documented(r.Path))
 		body := item.GetOperation(r.Method).RequestBody
 		if body == nil || strings.HasSuffix(r.Path, "/batch") || r.Path == "/v1/success_rules/:name" {
-			continue // those of a batch are of one; a rule's are the engine's to read
+			continue // a batch has the fields of a single request; the engine reads those of a rule
 		}
 		schema := body.Value.Content["application/json"].Schema.Value
 		everyField(t, r, "", schema)
 		for name, property := range schema.Properties {
 			s := nested(property.Value)
-			// as a rule's are
+			// The engine reads the members of these four.
 			if s != nil && !slices.Contains([]string{"callback", "until", "success", "signer"}, name) {
 				everyField(t, r, name, s)
 			}
@@ -41,7 +41,7 @@ func TestEveryFieldOfEveryRequest(t *testing.T) {
 	}
 }
 
-// nested is the schema of an object of which the API reads the members.
+// nested returns the schema of an object whose members the API reads, or nil.
 func nested(s *openapi3.Schema) *openapi3.Schema {
 	for _, one := range append(openapi3.SchemaRefs{{Value: s}}, s.AnyOf...) {
 		if has := one.Value.AdditionalProperties.Has; has != nil && !*has {
@@ -51,15 +51,16 @@ func nested(s *openapi3.Schema) *openapi3.Schema {
 	return nil
 }
 
+// everyField checks the fields of a request, or of the object in its field within.
 func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schema) {
 	t.Helper()
-	send := func(members ...string) (*engine, face, string) {
+	send := func(members ...string) (*engine, testAPI, string) {
 		body := "{" + strings.Join(members, ",") + "}"
 		if within != "" {
 			body = fmt.Sprintf("{%q:%s}", within, body)
 		}
 		e := fullEngine()
-		f := newFace(t, e)
+		f := newTestAPI(t, e)
 		f.lenient = true
 		return e, f, body
 	}
@@ -77,21 +78,25 @@ func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schem
 		}
 		got := wantProblem(t, rec, 422, "invalid")
 		if !strings.Contains(strings.Join(got, " ")+" ", prefix+field+" ") || len(e.calls) > 0 {
-			t.Errorf("%s %.100s: refused for %q, want %q; asked for %q", name(r), body, got, prefix+field,
+			t.Errorf("%s %.100s: rejected for %q, want %q; calls %q", name(r), body, got, prefix+field,
 				e.calls)
 		}
 	}
 	const reschedule = "/v1/callbacks/:id/reschedule"
-	needed := map[string]string{"ref": `"a"`, "tiers": `[]`, "from": `"2026-11-20T00:00:00Z"`, "refs": `[]`,
-		"delay": `"1s"`}
+	needed := map[string]string{
+		"ref": `"a"`, "tiers": `[]`, "from": `"2026-11-20T00:00:00Z"`, "refs": `[]`, "delay": `"1s"`,
+	}
 	if r.Path == "/v1/lanes/:lane/limits" {
 		needed["rate"] = "null"
 	}
 	var all, none []string
 	for field, property := range schema.Properties {
 		value, given := needed[field]
-		if given && (len(schema.Required) > 0 || field == "delay") &&
-			(field != "delay" || r.Path == reschedule) {
+		isNeeded := given && len(schema.Required) > 0
+		if field == "delay" {
+			isNeeded = r.Path == reschedule
+		}
+		if isNeeded {
 			none = append(none, fmt.Sprintf("%q:%s", field, value))
 		} else {
 			all = append(all, fmt.Sprintf("%q:null", field))
@@ -100,49 +105,50 @@ func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schem
 		if property.Value.Type != nil && property.Value.Type.Permits("boolean") {
 			wrong = `"yes"`
 		}
-		if len(property.Value.Type.Slice()) < 4 { // not any
+		if len(property.Value.Type.Slice()) < 4 { // not a field of any type
 			refused(field, fmt.Sprintf("%q:%s", field, wrong))
 		}
 		refused(field, fmt.Sprintf("%q:null", field), fmt.Sprintf("%q:null", field))
 	}
 	refused("unheard_of", append(all, `"unheard_of":null`)...)
-	takesAway := r.Method == "PATCH" || r.Path == "/v1/lanes/:lane/limits" || within == "quotas"
+	nullRemoves := r.Method == "PATCH" || r.Path == "/v1/lanes/:lane/limits" || within == "quotas"
 	notGiven, f, body := send(none...)
 	f.do(r.Method, pathOf(r), body)
 	nulls, f, body := send(append(all, none...)...)
 	if rec := f.do(r.Method, pathOf(r), body); rec.Code >= 300 {
 		t.Errorf("%s %s: %d %s", name(r), body, rec.Code, rec.Body)
 	}
-	if diff := cmp.Diff(notGiven.calls, nulls.calls); diff != "" && !takesAway {
-		t.Errorf("%s: null is not as if it were not given (-not given +null):\n%s", name(r), diff)
+	if diff := cmp.Diff(notGiven.calls, nulls.calls); diff != "" && !nullRemoves {
+		t.Errorf("%s: null differs from not given (-not given +null):\n%s", name(r), diff)
 	}
-	for _, body := range []string{`[]`, `7`} { // an object, and nothing else
+	for _, body := range []string{`[]`, `7`} { // only an object is accepted
 		field := "request"
 		if within != "" {
 			field, body = within, fmt.Sprintf("{%q:%s}", within, body)
 		}
-		if got := wantProblem(t, f.do(r.Method, pathOf(r), body), 422, "invalid"); !slices.Contains(got,
-			field) {
-			t.Errorf("%s %s: refused for %q, want %q", name(r), body, got, field)
+		got := wantProblem(t, f.do(r.Method, pathOf(r), body), 422, "invalid")
+		if !slices.Contains(got, field) {
+			t.Errorf("%s %s: rejected for %q, want %q", name(r), body, got, field)
 		}
 	}
 	wantProblem(t, f.do(r.Method, pathOf(r), "{"), 400, "bad_json")
 }
 
-// TestEveryListHasPages: a page ends with the cursor of the next one, which no other list takes.
+// TestEveryListHasPages checks that a page ends with the cursor of the next page, and that no other list
+// accepts the cursor.
 func TestEveryListHasPages(t *testing.T) {
 	t.Parallel()
-	f := newFace(t, fullEngine())
+	f := newTestAPI(t, fullEngine())
 	cursors := make(map[string]string)
 	for path, key := range map[string]string{
 		"/v1/endpoints": "id", "/v1/lanes": "lane", "/v1/redrives": "id", "/v1/schedules": "id",
-		"/v1/projects": "id", "/v1/keys": "id",
-		"/v1/audit": "id", "/v1/policies": "name", "/v1/success_rules": "name", "/v1/profiles": "name",
+		"/v1/projects": "id", "/v1/keys": "id", "/v1/audit": "id",
+		"/v1/policies": "name", "/v1/success_rules": "name", "/v1/profiles": "name",
 	} {
-		// read follows the pages of so many.
+		// read reads the whole list in pages of limit rows.
 		read := func(limit int) (keys []any) {
 			for cursor := ""; len(keys) < 100; {
-				got := f.ask(t, 200, "GET", fmt.Sprintf("%s?limit=%d%s", path, limit, cursor), "")
+				got := f.call(t, 200, "GET", fmt.Sprintf("%s?limit=%d%s", path, limit, cursor), "")
 				data := got["data"].([]any)
 				if len(data) > limit {
 					t.Errorf("%s: a page of %d has %d", path, limit, len(data))
@@ -169,8 +175,8 @@ func TestEveryListHasPages(t *testing.T) {
 	for path := range cursors {
 		queries := map[string]string{
 			"limit=0": "limit", "limit=501": "limit", "limit=x": "limit", "limit=5&limit=6": "limit",
-			"cursor=x": "cursor", "cursor=": "cursor",
-			"cursor=" + cursors[path] + "A": "cursor", "unheard_of=1": "unheard_of",
+			"cursor=x": "cursor", "cursor=": "cursor", "cursor=" + cursors[path] + "A": "cursor",
+			"unheard_of=1": "unheard_of",
 		}
 		for other, cursor := range cursors {
 			if other != path {
@@ -183,15 +189,15 @@ func TestEveryListHasPages(t *testing.T) {
 	}
 }
 
-// forged is a cursor as anyone can make it: with the sum of its bytes, and no key.
+// forged returns a cursor that anyone can create: it ends with a hash of its bytes, without the key.
 func forged(list byte, id string, sum int) string {
 	b := append(append([]byte{list}, make([]byte, 8)...), id...)
 	all := sha256.Sum256(b)
 	return base64.RawURLEncoding.EncodeToString(append(b, all[:sum]...))
 }
 
-// TestForgedCursors: no text that a caller can make reaches SQL: PostgreSQL refuses a NUL and bad UTF-8,
-// which was a 500.
+// TestForgedCursors checks that no text that a caller invents reaches SQL. PostgreSQL rejects NUL and invalid
+// UTF-8, which would become a 500.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
 	for path, list := range map[string]byte{
@@ -200,11 +206,13 @@ func TestForgedCursors(t *testing.T) {
 		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c',
 		"/v1/callbacks/" + oneID + "/attempts?": 'm',
 	} {
-		for _, id := range []string{"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID,
-			strings.Repeat("\x00", 16)} {
+		for _, id := range []string{
+			"\x00", "\xff\xfe", bareID[:25] + "\x00", bareID, strings.Repeat("\x00", 16),
+		} {
 			for _, sum := range []int{0, 6, 16, 32} {
 				e := fullEngine()
-				newFace(t, e).refused(t, []string{"cursor"}, "GET", path+"cursor="+forged(list, id, sum), "")
+				cursor := forged(list, id, sum)
+				newTestAPI(t, e).refused(t, []string{"cursor"}, "GET", path+"cursor="+cursor, "")
 				if len(e.calls) > 0 {
 					t.Errorf("%s with %q reached the store", path, id)
 				}
@@ -213,37 +221,37 @@ func TestForgedCursors(t *testing.T) {
 	}
 }
 
-// TestListsNeedTheKeyOfCursors: while it cannot be read lists are answered as while SQL is away; it is read
-// once.
+// TestListsNeedTheKeyOfCursors checks that lists get a 503 while the cursor key cannot be read, and that it
+// is read only once.
 func TestListsNeedTheKeyOfCursors(t *testing.T) {
 	t.Parallel()
 	e := fullEngine()
-	f := newFace(t, e)
+	f := newTestAPI(t, e)
 	for _, err := range []error{store.ErrUnavailable, errors.New("no key of the ring opens it")} {
 		e.keyErr = err
 		rec := f.do("GET", "/v1/callbacks", "")
 		wantProblem(t, rec, 503, "unavailable")
 		if rec.Header().Get("Retry-After") == "" || len(e.calls) > 0 {
-			t.Errorf("with %v: %v, and the store was asked for %q", err, rec.Header(), e.calls)
+			t.Errorf("with %v: %v, calls of the store %q", err, rec.Header(), e.calls)
 		}
 	}
 	e.keyErr = nil
-	f.ask(t, 200, "GET", "/v1/callbacks", "")
-	e.keyErr = errors.New("asked again")
-	f.ask(t, 200, "GET", "/v1/callbacks", "")
+	f.call(t, 200, "GET", "/v1/callbacks", "")
+	e.keyErr = errors.New("read again")
+	f.call(t, 200, "GET", "/v1/callbacks", "")
 	other := fullEngine()
-	other.cursorKey = []byte{} // which is none
-	wantProblem(t, newFace(t, other).do("GET", "/v1/callbacks", ""), 503, "unavailable")
+	other.cursorKey = []byte{} // too short
+	wantProblem(t, newTestAPI(t, other).do("GET", "/v1/callbacks", ""), 503, "unavailable")
 }
 
-// FuzzRequests sends any body and any query to any route. The answer is never a fault of ours, and one that
-// refuses is a problem in JSON with its status.
+// FuzzRequests sends any body and any query to any route. The response is never a 5xx, and every error is a
+// problem in JSON with its status.
 func FuzzRequests(f *testing.F) {
 	all := routes(f)
 	for i, r := range all {
 		f.Add(byte(i), bodyOf(r), "")
 		if i%8 != 0 {
-			continue // the fuzzer tries the other seeds on other routes, and begins only when it has run all
+			continue // the fuzzer combines seeds and routes anyway, and runs all seeds before it starts
 		}
 		f.Add(byte(i), `{"a":1,"a":2}`, "limit=1&cursor=x")
 		f.Add(byte(i),
@@ -256,7 +264,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(byte(i), ``, "from=0000-01-01T00:00:00Z&to=9999-12-31T23:59:59.9999Z")
 	}
 	e := fullEngine()
-	server := newFace(panics{f}, e)
+	server := newTestAPI(panics{f}, e)
 	server.lenient = true
 	f.Fuzz(func(t *testing.T, which byte, body, query string) {
 		r := all[int(which)%len(all)]
@@ -264,9 +272,9 @@ func FuzzRequests(f *testing.F) {
 		if query == "" {
 			query = own
 		}
-		if _, err := url.ParseRequestURI(path + "?" + query); err != nil ||
-			strings.ContainsAny(query, " #\r\n\t") || strings.Contains(query, "wait") {
-			return // no client can send it, or it would be waited for
+		_, err := url.ParseRequestURI(path + "?" + query)
+		if err != nil || strings.ContainsAny(query, " #\r\n\t") || strings.Contains(query, "wait") {
+			return // no client can send it, or the request would wait
 		}
 		server.log.Reset()
 		e.calls = nil

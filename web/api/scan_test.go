@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// FuzzScanner compares the splitting of objects and arrays, and the reading of texts, with encoding/json.
+// FuzzScanner compares the splitting of objects and arrays, and the decoding of strings, with encoding/json.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `[]`, ` { "a" : 1 , "b" : [ 1 , {"c":"}\""} ] } `, `{"a":"\\","b":"\\\"","\u0061":null}`,
@@ -49,7 +49,7 @@ func compare(t *testing.T, raw []byte) {
 			if i >= len(keys) || !bytes.Equal(value, values[i]) {
 				t.Fatalf("member %d of %q: value %q", i, raw, value)
 			}
-			// encoding/json turns what is no character into U+FFFD; members leaves it.
+			// For an incomplete surrogate pair encoding/json returns U+FFFD; members leaves the key as it is.
 			if !strings.ContainsRune(keys[i], utf8.RuneError) && keys[i] != string(key) {
 				t.Fatalf("member %d of %q: key %q, want %q", i, raw, key, keys[i])
 			}
@@ -80,7 +80,7 @@ func compare(t *testing.T, raw []byte) {
 	}
 }
 
-// splitObject is members by way of encoding/json.
+// splitObject does the same as members with encoding/json.
 func splitObject(t *testing.T, raw []byte) (keys []string, values []json.RawMessage) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -112,7 +112,7 @@ func compareText(t *testing.T, raw []byte) {
 	case wrong == "" && got != want:
 		t.Fatalf("text %q is read as %q, want %q", raw, got, want)
 	case wrong != "" && !strings.ContainsRune(want, utf8.RuneError) && query.CheckText(want, true) == "":
-		t.Fatalf("text %q is refused (%s)", raw, wrong)
+		t.Fatalf("text %q is rejected (%s)", raw, wrong)
 	}
 	back := client.AppendString(nil, want)
 	var again string
@@ -121,15 +121,19 @@ func compareText(t *testing.T, raw []byte) {
 	}
 }
 
-// FuzzDecode looks for a panic, for a field that slips through unnamed, and for JSON that is not handed on as
-// it stands.
+// FuzzDecode looks for panics, for unknown fields that are accepted, and for JSON that loses its bytes.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
-		`{"url":"u","payload":{"a":1},"policy":{"tiers":["1s"],"stop_on":[410]},"labels":{"a":"b"},"headers":{"A":"b"}}`,
-		`{"body":"x","body_base64":"AA==","due_at":"2026-11-21 08:00:00z","delay":"2d","version":1,"start_attempt":2,"supersede":true}`,
+		`{"url":"u","payload":{"a":1},"policy":{"tiers":["1s"],"stop_on":[410]},` +
+			`"labels":{"a":"b"},"headers":{"A":"b"}}`,
+		`{"body":"x","body_base64":"AA==","due_at":"2026-11-21 08:00:00z","delay":"2d","version":1,` +
+			`"start_attempt":2,"supersede":true}`,
 		`{"URL":"u","\u0075rl":null,"url":7,"policy":[],"success":{},"idempotency_key":"k"}`,
-		`{"ref":"o-1","request":{"url":"u","payload":{"a":1}},"until":{"success":[]},"hold_if":[],"evaluate":["200-299"],"error_budget":3,"context":{"a": 1},"on_result":{"url":"u"}}`,
-		`{"request":{"url":7,"request":{},"profile":"x"},"on_result":{"payload":1,"x":2,"due_at":null},"until":[],"error_budget":-1}`, `{"request":[],"request":null}`,
+		`{"ref":"o-1","request":{"url":"u","payload":{"a":1}},"until":{"success":[]},"hold_if":[],` +
+			`"evaluate":["200-299"],"error_budget":3,"context":{"a": 1},"on_result":{"url":"u"}}`,
+		`{"request":{"url":7,"request":{},"profile":"x"},` +
+			`"on_result":{"payload":1,"x":2,"due_at":null},"until":[],"error_budget":-1}`,
+		`{"request":[],"request":null}`,
 	} {
 		f.Add([]byte(s))
 	}
@@ -160,14 +164,14 @@ func FuzzDecode(f *testing.F) {
 				continue
 			}
 			if !isObject {
-				t.Fatalf("%q is no object and is taken", body)
+				t.Fatalf("%q is not an object and is accepted", body)
 			}
 			for key, value := range plain {
 				if !d.known([]byte(key), []byte("null")) {
-					t.Fatalf("%q: field %q slips through", body, key)
+					t.Fatalf("%q: unknown field %q is accepted", body, key)
 				}
-				if got, handedOn := d.raw[key]; handedOn && string(value) != "null" &&
-					!bytes.Equal(got, value) {
+				got, verbatim := d.raw[key]
+				if verbatim && string(value) != "null" && !bytes.Equal(got, value) {
 					t.Fatalf("%q: %s is %q", body, key, got)
 				}
 			}
@@ -175,8 +179,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzTemplate looks for a panic, and for a template that is shown as something else than JSON or with a
-// credential.
+// FuzzTemplate looks for panics, and for templates whose response is not JSON or contains a credential.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{
 		`{"url":"u","headers":{"Authorization":"Basic x","A":"b"},"payload":{ "a" : 1 }}`,
@@ -201,7 +204,7 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatalf("%q is shown as %q: %v", raw, shown.Callback, err)
 		}
 		if len(again.Invalid) > 0 && !bytes.Contains(shown.Callback, []byte(query.Mask)) {
-			t.Fatalf("%q is shown as %q, which has no mask and is not read again: %v", raw, shown.Callback,
+			t.Fatalf("%q is shown as %q, which has no mask and cannot be read again: %v", raw, shown.Callback,
 				again.Invalid)
 		}
 	})
@@ -218,24 +221,24 @@ func TestAppendStringIsAlwaysJSON(t *testing.T) {
 	}
 }
 
-func TestKeySetFindsTwins(t *testing.T) {
+func TestKeySetFindsDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 23, 24, 25, 26, 1000} {
 		var s keySet
 		for i := range n {
 			if !s.add([]byte(strings.Repeat("k", i+1))) {
-				t.Fatalf("key %d of %d is said to be there", i, n)
+				t.Fatalf("key %d of %d is reported as a duplicate", i, n)
 			}
 		}
 		for i := range n {
 			if s.add([]byte(strings.Repeat("k", i+1))) {
-				t.Fatalf("key %d of %d is said to be new", i, n)
+				t.Fatalf("the duplicate of key %d of %d is not found", i, n)
 			}
 		}
 	}
 }
 
-// TestManyKeysAreCheap guards against a request that is small and slow: 60,000 keys in half a MiB.
+// TestManyKeysAreCheap guards against a small request that needs much time: 60,000 keys in half a MiB.
 func TestManyKeysAreCheap(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -255,20 +258,19 @@ func TestManyKeysAreCheap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sub.Invalid) != maxFindings {
-		t.Errorf("%d findings, want %d at most and at least", len(sub.Invalid), maxFindings)
+		t.Errorf("%d errors, want exactly %d", len(sub.Invalid), maxFindings)
 	}
 }
 
-func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
+func TestAppendDuration(t *testing.T) {
 	t.Parallel()
-	for _, base := range []time.Duration{0, time.Millisecond, time.Second, time.Minute, time.Hour,
-		24 * time.Hour} {
+	const milli, second, minute, hour = time.Millisecond, time.Second, time.Minute, time.Hour
+	for _, base := range []time.Duration{0, milli, second, minute, hour, 24 * hour} {
 		for n := range time.Duration(130) {
-			for _, extra := range []time.Duration{0, time.Nanosecond, 500 * time.Millisecond, time.Second,
-				time.Minute, time.Hour} {
+			for _, extra := range []time.Duration{0, time.Nanosecond, 500 * milli, second, minute, hour} {
 				d := n*base + extra
-				if got, want := string(appendDuration(nil, d)),
-					`"`+schedule.FormatDuration(d)+`"`; got != want {
+				want := `"` + schedule.FormatDuration(d) + `"`
+				if got := string(appendDuration(nil, d)); got != want {
 					t.Fatalf("%d ns: got %s, want %s", d, got, want)
 				}
 			}
@@ -276,22 +278,24 @@ func TestDurationsAreWrittenAsScheduleDoes(t *testing.T) {
 	}
 }
 
-func TestTimesAreWrittenAsTheirLayoutSays(t *testing.T) {
+func TestAppendTime(t *testing.T) {
 	t.Parallel()
 	const day, layout = 86_400_000, "2006-01-02T15:04:05.000Z"
-	for _, ms := range []int64{0, 1, 999, -1, -62_167_219_200_000, -62_167_219_200_001, 253_402_300_799_999,
-		253_402_300_800_000, 951_782_400_000, 1_795_248_000_000} {
+	for _, ms := range []int64{
+		0, 1, 999, -1, -62_167_219_200_000, -62_167_219_200_001, 253_402_300_799_999,
+		253_402_300_800_000, 951_782_400_000, 1_795_248_000_000,
+	} {
 		for _, extra := range []int64{0, 1, 10, 100, 1010, 59_999, 3_600_000, day - 1, 31 * day, 366 * day} {
-			if got, want := string(appendTime(nil, ms+extra)),
-				time.UnixMilli(ms+extra).UTC().Format(layout); got != want {
+			want := time.UnixMilli(ms + extra).UTC().Format(layout)
+			if got := string(appendTime(nil, ms+extra)); got != want {
 				t.Errorf("%d: got %s, want %s", ms+extra, got, want)
 			}
 		}
 	}
 }
 
-// FuzzJSONDuration: a duration in JSON is what package schedule reads, and is written as one that reads the
-// same.
+// FuzzJSONDuration checks that package schedule parses a duration in JSON to the same value, and that the
+// value is written as a text that parses to the same value.
 func FuzzJSONDuration(f *testing.F) {
 	for _, s := range []string{`"15s"`, `"2d"`, `"1\u0064"`, `"-1s"`, `5`, `null`, `""`, `"1d1h"`, `"0.5d"`} {
 		f.Add([]byte(s))
@@ -306,13 +310,13 @@ func FuzzJSONDuration(f *testing.F) {
 		}
 		var text string
 		if err := json.Unmarshal(raw, &text); err != nil {
-			t.Fatalf("%s is taken, and is no text: %v", raw, err)
+			t.Fatalf("%s is accepted, but is not a string: %v", raw, err)
 		}
 		if want, err := schedule.ParseDuration(text); err != nil || want != d || d < 0 {
-			t.Errorf("%s is %v, package schedule reads %v, %v", raw, d, want, err)
+			t.Errorf("%s is %v, package schedule parses %v, %v", raw, d, want, err)
 		}
 		if back, wrong := decodeDuration(appendDuration(nil, d)); wrong != "" || back != d {
-			t.Errorf("%s is %v, written %s, which reads as %v, %s", raw, d, appendDuration(nil, d), back,
+			t.Errorf("%s is %v, written %s, which parses as %v, %s", raw, d, appendDuration(nil, d), back,
 				wrong)
 		}
 	})

@@ -19,20 +19,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A schema is one of the document's schemas that are generated from package client.
+// A schema is a schema of the document that is generated from package client.
 type schema struct {
-	// name is that of the type where it is empty.
+	// name is empty if it is the name of the type.
 	name string
 	of   any
-	// request: its fields may be null, and it has no others.
+	// request: the fields may be null, and other fields are not allowed.
 	request bool
-	// without, or only, are the fields of the type that the schema has not, or has. required are needed
-	// beside those that are tagged so.
+	// without are fields of the type that the schema lacks. only, if not empty, are the fields that it has.
+	// required are required fields, besides those with the tag.
 	without, only, required string
 }
 
-// schemas are those of the document, in its order. A schema that another one refers to by its type is the
-// first of that type.
+// schemas are the generated schemas in the order of the document. A reference to a type uses the first schema
+// of that type.
 var schemas = []schema{
 	{of: client.Problem{}},
 	{of: client.Policy{}, request: true},
@@ -120,14 +120,14 @@ var schemas = []schema{
 
 func (s *schema) title() string { return cmp.Or(s.name, reflect.TypeOf(s.of).Name()) }
 
-// enums are the schemas of types that have constants.
+// enums are the schemas of types with constants.
 var enums = []string{"State", "TerminalReason", "Class", "Scope", "BlockCode", "RedriveAction", "PollOutcome"}
 
-// selfNullable are the hand-written schemas that allow null already.
+// selfNullable are the hand-written schemas that already allow null.
 var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason",
 	"LaneBlock", "CallbackSuccess"}
 
-// generatedMark is the line of the document behind which all is generated.
+// generatedMark is the line of the document before the generated part.
 const generatedMark = "    # What follows is generated from package client: go test ./web/api -run " +
 	"TestSchemas -update\n"
 
@@ -157,8 +157,8 @@ func TestSchemasAreThoseOfPackageClient(t *testing.T) {
 // A generator writes schemas.
 type generator struct {
 	b strings.Builder
-	// docs are the comments of types and, as Type.Field, of their fields; constants the values of a type's
-	// constants.
+	// docs are the comments of types and, as Type.Field, of their fields. constants are the values of a
+	// type's constants.
 	docs      map[string]string
 	constants map[string][]string
 }
@@ -207,7 +207,7 @@ func (g *generator) spec(decl *ast.GenDecl, spec ast.Spec) {
 	}
 }
 
-// schema writes one schema, a line for each of its fields.
+// schema writes a schema, with a line for each field.
 func (g *generator) schema(s *schema) {
 	var fields []client.Field
 	for _, f := range client.Fields(reflect.TypeOf(s.of)) {
@@ -243,7 +243,7 @@ func requiredOf(fields []client.Field, request bool) string {
 	return strings.Join(names, ", ")
 }
 
-// property is the schema of one field.
+// property returns the schema of one field.
 func (g *generator) property(f *client.Field, request bool) string {
 	null := f.Null || request && !f.Required
 	text := f.Schema
@@ -297,7 +297,7 @@ func typed(name string, null bool) string {
 	return "type: " + name
 }
 
-// typeOf is the schema of a type.
+// typeOf returns the schema of a type.
 func (g *generator) typeOf(t reflect.Type, null, request bool) string {
 	if o, ok := reflect.New(t).Interface().(interface{ Give() any }); ok { // a client.Optional
 		return g.typeOf(reflect.TypeOf(o.Give()).Elem(), null || !request, request)
@@ -341,7 +341,7 @@ func (g *generator) typeOf(t reflect.Type, null, request bool) string {
 	return g.object(t, null, request)
 }
 
-// object is the schema of a struct: a reference where the document has one of its own.
+// object returns the schema of a struct: a reference if the document has a schema for it.
 func (g *generator) object(t reflect.Type, null, request bool) string {
 	for _, s := range schemas {
 		if reflect.TypeOf(s.of) == t {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
 
-// included says what scopes each one includes, itself among them. It is written out here, and not asked of
-// the code under test.
+// included has the scopes that each scope includes. The test repeats this table and does not read it from the
+// code under test.
 var included = map[store.Scope][]store.Scope{
 	store.ScopeSend:    {store.ScopeSend},
 	store.ScopeRead:    {store.ScopeRead},
@@ -21,10 +21,10 @@ var included = map[store.Scope][]store.Scope{
 	store.ScopeAdmin:   {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend},
 }
 
-// A want is what a route needs, by testdata/routes.list.
+// A want is what a route requires, according to testdata/routes.list.
 type want struct {
 	scope store.Scope
-	// root: only the settings' admin key may: what it shows or does is of all projects.
+	// root: the route requires the admin key of the settings, because it concerns all projects.
 	root       bool
 	path, body string
 }
@@ -54,13 +54,13 @@ var wants = sync.OnceValue(func() map[string]want {
 
 func name(r api.Route) string { return r.Method + " " + r.Path }
 
-// pathOf is an address of the route, with what the stub has.
+// pathOf returns a path of the route with ids that the stub has.
 func pathOf(r api.Route) string { return wants()[name(r)].path }
 
-// bodyOf is a request that the route takes.
+// bodyOf returns a valid body for the route.
 func bodyOf(r api.Route) string { return wants()[name(r)].body }
 
-// routes are those that need a key.
+// routes returns the routes that need a key.
 func routes(t testing.TB) (routes []api.Route) {
 	t.Helper()
 	a, err := api.New(optionsOf(newEngine(world{})))
@@ -78,14 +78,14 @@ func routes(t testing.TB) (routes []api.Route) {
 	return routes
 }
 
-// bearer is the header for a key of the stub.
+// bearer returns the header with a key of the stub.
 func bearer(project string, scope store.Scope) []string {
 	return []string{"Authorization", "Bearer dk_" + project + "_" + string(scope)}
 }
 
-// TestEveryRouteAndEveryScope, case 48: with a scope that includes what a route needs it answers; without it,
-// 403 that names the scope. Without a key it is 401 whatever the route. Nothing that is asked for is another
-// project's.
+// TestEveryRouteAndEveryScope (case 48) calls every route with every scope. A key whose scope includes the
+// required one gets a response. Other keys get a 403 that names the scope. An invalid key gets a 401 on every
+// route. No call concerns another project.
 func TestEveryRouteAndEveryScope(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -93,38 +93,40 @@ func TestEveryRouteAndEveryScope(t *testing.T) {
 		if r.Scope != needs {
 			t.Errorf("%s needs %s, want %s", name(r), r.Scope, needs)
 		}
-		wrong := newFace(t, fullEngine()).do(r.Method, pathOf(r), "{", "Authorization",
-			"Bearer dk_nobody_knows_this")
-		wantProblem(t, wrong, 401, "unauthorized")
+		invalid := newTestAPI(t, fullEngine()).do(r.Method, pathOf(r), "{", "Authorization",
+			"Bearer dk_invalid_key")
+		wantProblem(t, invalid, 401, "unauthorized")
 		for _, scope := range store.Scopes {
 			e := fullEngine()
-			rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", scope)...)
+			rec := newTestAPI(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", scope)...)
 			root := wants()[name(r)].root
 			switch allowed := slices.Contains(included[scope], needs); {
 			case !allowed, root:
 				wantProblem(t, rec, 403, "forbidden")
-				says := map[bool]string{false: "the scope " + string(needs),
-					true: "the admin key of the settings"}[allowed]
-				if !strings.Contains(rec.Body.String(), says) || len(e.calls) > 0 {
-					t.Errorf("%s with %s: %s; the engine was asked for %q", name(r), scope, rec.Body, e.calls)
+				required := "the scope " + string(needs)
+				if allowed {
+					required = "the admin key of the settings"
+				}
+				if !strings.Contains(rec.Body.String(), required) || len(e.calls) > 0 {
+					t.Errorf("%s with %s: %s; calls %q", name(r), scope, rec.Body, e.calls)
 				}
 			case rec.Code >= 300:
 				t.Errorf("%s with %s: %d %s", name(r), scope, rec.Code, rec.Body)
-			case slices.ContainsFunc(e.projects, func(asked string) bool { return asked != "b" }),
-				len(e.projects) == 0 && !strings.HasPrefix(r.Path, "/v1/projects"): // projects.txt
-				t.Errorf("%s asks for projects %q", name(r), e.projects)
+			case slices.ContainsFunc(e.projects, func(called string) bool { return called != "b" }),
+				len(e.projects) == 0 && !strings.HasPrefix(r.Path, "/v1/projects"): // projects.txt has these
+				t.Errorf("%s calls the engine for the projects %q", name(r), e.projects)
 			}
 		}
 	}
 }
 
-// TestEveryRouteTellsWhatTheEngineCannot: with a database that is away every route answers 503.
-func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
+// TestEveryRouteWithoutSQL checks that every route responds with 503 while the database is down.
+func TestEveryRouteWithoutSQL(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
 		e := fullEngine()
-		e.err = fmt.Errorf("ask: %w", store.ErrUnavailable)
-		rec := newFace(t, e).do(r.Method, pathOf(r), bodyOf(r))
+		e.err = fmt.Errorf("call: %w", store.ErrUnavailable)
+		rec := newTestAPI(t, e).do(r.Method, pathOf(r), bodyOf(r))
 		wantProblem(t, rec, 503, "unavailable")
 		if rec.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", name(r))
@@ -132,8 +134,8 @@ func TestEveryRouteTellsWhatTheEngineCannot(t *testing.T) {
 	}
 }
 
-// TestEveryRouteByAnID, case 92: what is no id, or one of another kind, is not found, and the engine is not
-// asked.
+// TestEveryRouteByAnID (case 92) checks that an invalid id, or an id of another kind, is not found, and that
+// the engine is not called.
 func TestEveryRouteByAnID(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -144,24 +146,23 @@ func TestEveryRouteByAnID(t *testing.T) {
 		prefix, bare, _ := strings.Cut(strings.Split(right, "/")[3], "_")
 		for _, id := range []string{
 			"x", bare, prefix + "_", prefix + "_" + bare[1:], prefix + "_" + bare + "0",
-			prefix + "_8" + bare[1:], "other_" + bare,
-			strings.ToUpper(prefix) + "_" + bare, prefix + "_" + strings.ToLower(bare[:3]) + "o" + bare[4:],
+			prefix + "_8" + bare[1:], "other_" + bare, strings.ToUpper(prefix) + "_" + bare,
+			prefix + "_" + strings.ToLower(bare[:3]) + "o" + bare[4:],
 			prefix + "_" + strings.Replace(bare, "J", "I", 1), "%00", "'%20or%201=1--",
-			prefix + "_..%2f..%2fetc",
-			strings.Repeat("A", 10_000), prefix + "_" + bare[:25] + "%00",
+			prefix + "_..%2f..%2fetc", strings.Repeat("A", 10_000), prefix + "_" + bare[:25] + "%00",
 		} {
 			e := fullEngine()
 			path := strings.Replace(right, prefix+"_"+bare, id, 1)
-			if rec := newFace(t, e).do(r.Method, path, bodyOf(r)); rec.Code != 404 || len(e.calls) > 0 {
-				t.Errorf("%s %.60s: %d %s; the engine was asked for %q", r.Method, path, rec.Code, rec.Body,
-					e.calls)
+			if rec := newTestAPI(t, e).do(r.Method, path, bodyOf(r)); rec.Code != 404 || len(e.calls) > 0 {
+				t.Errorf("%s %.60s: %d %s; calls %q", r.Method, path, rec.Code, rec.Body, e.calls)
 			}
 		}
 	}
 }
 
-// TestGETChangesNothing, case 56: a link or a picture on another page makes a browser ask with GET. What
-// names its actor does something, apart from reading a secret, which the audit keeps.
+// TestGETChangesNothing (case 56) checks that no GET changes anything, because a link or an image on another
+// site can make a browser send a GET. Calls that change something name their actor. The only exception is
+// reading a secret, which the audit log records.
 func TestGETChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, r := range routes(t) {
@@ -169,19 +170,19 @@ func TestGETChangesNothing(t *testing.T) {
 			continue
 		}
 		e := fullEngine()
-		if rec := newFace(t, e).do("GET", pathOf(r), ""); len(e.actors) > 0 || rec.Code >= 300 {
-			t.Errorf("%s: %d; the engine was asked for %q", r.Path, rec.Code, e.calls)
+		if rec := newTestAPI(t, e).do("GET", pathOf(r), ""); len(e.actors) > 0 || rec.Code >= 300 {
+			t.Errorf("%s: %d; calls %q", r.Path, rec.Code, e.calls)
 		}
 	}
 }
 
-// TestGuessesTakeOneWay, case 46: however much of a right key a guess has, the code goes one way: one look-up
-// of the whole text, by its hash, and one answer. That no comparison on the way is by bytes,
-// TestSecretsAreComparedInConstantTime of the house shows.
-func TestGuessesTakeOneWay(t *testing.T) {
+// TestGuessesUseOneCodePath (case 46) checks that the code path does not depend on how much of a valid key a
+// guess contains: one look-up of the whole text, by its hash, and one response. The house test
+// TestSecretsAreComparedInConstantTime checks that no comparison on the path is by bytes.
+func TestGuessesUseOneCodePath(t *testing.T) {
 	t.Parallel()
 	e := fullEngine()
-	f := newFace(t, e)
+	f := newTestAPI(t, e)
 	guesses := []string{
 		adminKey[:1], adminKey[:len(adminKey)-1], adminKey + "x", "x" + adminKey[1:], " " + adminKey, "dk_",
 		strings.Repeat("x", 8000),
@@ -203,11 +204,11 @@ func TestGuessesTakeOneWay(t *testing.T) {
 	}
 	rec := f.do("GET", "/openapi.yaml", "", "Authorization", "")
 	if rec.Code != 200 || len(e.keys) != len(guesses) {
-		t.Errorf("the document needs no key: %d after %.40q", rec.Code, e.keys)
+		t.Errorf("the document without a key: %d; looked up %.40q", rec.Code, e.keys)
 	}
 	e.authErr = fmt.Errorf("read a key: %w", store.ErrUnavailable)
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", "Authorization", "Bearer dk_any"), 503, "unavailable")
 	if rec := f.do("GET", "/v1/callbacks", "", "Authorization", "bearer "+adminKey); rec.Code != 200 {
-		t.Errorf("the settings' admin key while keys cannot be read: %d %s", rec.Code, rec.Body)
+		t.Errorf("the admin key of the settings while keys cannot be read: %d %s", rec.Code, rec.Body)
 	}
 }

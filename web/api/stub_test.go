@@ -23,13 +23,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// A recorder notes what the engine and the store are asked for, and refuses what a request's decoder has
-// found wrong, as the real ones do.
+// A recorder records the calls of the engine and the store. Like the real ones, it rejects calls whose
+// arguments have invalid fields.
 type recorder struct {
-	// err is what all calls answer, but those that have an error of their own.
+	// err is the error of all calls that have no error of their own.
 	err, statsErr, keyErr, authErr error
-	// cursorKey is another key of cursors; nil: the usual one. takes is how long a comparison does, unless
-	// its request ends before.
+	// cursorKey replaces the cursor key. Nil: the default. takes is the duration of a comparison, unless its
+	// request ends earlier.
 	cursorKey []byte
 	takes     time.Duration
 
@@ -37,15 +37,15 @@ type recorder struct {
 
 	mu    sync.Mutex
 	calls []string
-	// projects are those that were asked for, actors those that did something.
+	// projects are the projects of the calls. actors are the actors of calls that change something.
 	projects []string
 	actors   []store.Actor
-	// keys are those that were looked up.
+	// keys are the keys that were looked up.
 	keys []string
 }
 
-// An engine stands for the engine and the store. A calledEngine's methods answer with what of their type the
-// world has; those below answer otherwise.
+// An engine replaces the engine and the store. The methods of calledEngine return the field of the world that
+// has their type. The methods below return other values.
 type engine struct{ calledEngine }
 
 type calledEngine struct {
@@ -55,15 +55,15 @@ type calledEngine struct {
 
 func newEngine(has world) *engine { return &engine{calledEngine{recorder: &recorder{has: has}}} }
 
-// only are the ids of what there is one of.
+// only has the one valid id of each of these calls.
 var only = map[string]string{
 	"Get": bareID, "Poll": bareID, "Schedule": bareSchedule, "ScheduleRuns": bareSchedule,
 	"Redrive": bareRedrive, "Endpoint": bareEndpoint, "EndpointByExternalID": "merchant-7",
 	"Policy": "exp(1s,2,1h,3)",
 }
 
-// echoes complete what answers a call: with what the world has, and with what was asked for.
-var echoes = map[string]any{
+// completions change the results of calls: they use the world and the arguments.
+var completions = map[string]any{
 	"AcceptPoll": func(r *store.Accepted, w world, _ []any) {
 		r.Callback, r.Replayed = w.Callback, w.Replayed
 	},
@@ -87,14 +87,14 @@ var echoes = map[string]any{
 		other, f := w.Endpoint, asked[1].(store.EndpointFilter)
 		other.ID = bareID
 		id := func(ep store.Endpoint) string { return ep.ID }
-		*all = behind([]store.Endpoint{w.Endpoint, other}, f.After, f.Limit, id)
+		*all = pageAfter([]store.Endpoint{w.Endpoint, other}, f.After, f.Limit, id)
 	},
 	"PauseEndpoint": func(ep *store.Endpoint, _ world, asked []any) {
 		ep.PausedUntil, ep.PauseReason = asked[2].(int64), asked[3].(store.Actor).Reason
 	},
 	"Lanes": func(all *[]control.LaneView, _ world, asked []any) {
 		f := asked[1].(store.LaneFilter)
-		*all = behind(*all, f.After, f.Limit, func(v control.LaneView) string { return v.Key })
+		*all = pageAfter(*all, f.After, f.Limit, func(v control.LaneView) string { return v.Key })
 	},
 	"SetLane": func(l *store.Lane, _ world, asked []any) { l.Key = asked[1].(string) },
 	"PauseLane": func(l *store.Lane, _ world, asked []any) {
@@ -122,35 +122,35 @@ var echoes = map[string]any{
 	},
 	"Projects": func(all *[]store.Project, _ world, asked []any) {
 		two := []store.Project{newProject("b"), newProject(store.DefaultProject)}
-		*all = behind(two, asked[0].(string), asked[1].(int), func(p store.Project) string { return p.ID })
+		*all = pageAfter(two, asked[0].(string), asked[1].(int), func(p store.Project) string { return p.ID })
 	},
 	"Redrives": func(all *[]store.Redrive, w world, asked []any) {
 		redrives := three(w.Redrive, func(one *store.Redrive) *string { return &one.ID })
 		id := func(one store.Redrive) string { return one.ID }
-		*all = behind(redrives, asked[1].(string), asked[2].(int), id)
+		*all = pageAfter(redrives, asked[1].(string), asked[2].(int), id)
 	},
 	"SetRedrive": func(r *store.Redrive, _ world, asked []any) { r.State = asked[2].(store.RedriveState) },
 	"Schedules": func(all *[]store.Schedule, w world, asked []any) {
 		schedules := three(w.Schedule, func(one *store.Schedule) *string { return &one.ID })
 		f := asked[1].(store.ScheduleFilter)
-		*all = behind(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID })
+		*all = pageAfter(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID })
 	},
 	"Audit": func(page *store.AuditPage, w world, asked []any) {
 		f := asked[1].(store.AuditFilter)
-		page.Entries = behind(w.Audit, f.After, f.Limit, func(a store.AuditEntry) string { return a.ID })
+		page.Entries = pageAfter(w.Audit, f.After, f.Limit, func(a store.AuditEntry) string { return a.ID })
 	},
-	// Reconcile has two groups, or one of everything.
+	// Reconcile returns two groups, or one without grouping.
 	"Reconcile": func(all *[]store.Reconciliation, w world, asked []any) {
 		*all = []store.Reconciliation{w.Books}
 		if asked[1].(store.ReconcileQuery).GroupBy != "" {
 			*all = append(*all, w.Books)
-			(*all)[1].Group, (*all)[1].Open = bareEndpoint, 3 // it does not balance
+			(*all)[1].Group, (*all)[1].Open = bareEndpoint, 3 // not balanced
 		}
 	},
 	"Rebuild": func(r *index.RebuildReport, _ world, asked []any) { r.DryRun = asked[0].(bool) },
 }
 
-// ask0 notes a call whose answer is an error.
+// ask0 records a call that returns only an error.
 func ask0(_ context.Context, r *recorder, call string, args ...any) error {
 	if len(args) > 0 && !slices.Contains([]string{"Reencrypt", "Project", "Projects"}, call) {
 		if project, ok := args[0].(string); ok {
@@ -160,7 +160,7 @@ func ask0(_ context.Context, r *recorder, call string, args ...any) error {
 	return r.note(call, "-", args...)
 }
 
-// ask1 notes a call, and answers with what of its type the world has.
+// ask1 records a call, and returns the field of the world that has type T.
 func ask1[T any](ctx context.Context, r *recorder, call string, args ...any) (answer T, err error) {
 	if err := ask0(ctx, r, call, args...); err != nil {
 		return answer, err
@@ -172,15 +172,15 @@ func ask1[T any](ctx context.Context, r *recorder, call string, args ...any) (an
 	for i := 0; i < has.NumField() && !known; i++ {
 		answer, known = has.Field(i).Interface().(T)
 	}
-	if echo, ok := echoes[call].(func(*T, world, []any)); ok {
+	if echo, ok := completions[call].(func(*T, world, []any)); ok {
 		echo(&answer, r.has, args)
 	} else if !known {
-		panic("no world has what answers " + call)
+		panic("no field of the world has the result type of " + call)
 	}
 	return answer, nil
 }
 
-// note keeps a call, of a project unless that is "-", and returns what it answers.
+// note records a call and returns its error. A project of "-" means that the call has none.
 func (r *recorder) note(call, project string, args ...any) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *recorder) note(call, project string, args ...any) error {
 	return r.err
 }
 
-// invalidOf is what was found wrong with a request, and with the result callback of a poll.
+// invalidOf returns the invalid fields of an argument, including those of a poll's result callback.
 func invalidOf(arg any) []store.FieldError {
 	v := reflect.ValueOf(arg)
 	if v.Kind() != reflect.Struct {
@@ -217,13 +217,13 @@ func invalidOf(arg any) []store.FieldError {
 	return wrong
 }
 
-// behind is the page of a list behind the one of that name.
-func behind[T any](all []T, after string, limit int, name func(T) string) []T {
+// pageAfter returns the page after the element with that name.
+func pageAfter[T any](all []T, after string, limit int, name func(T) string) []T {
 	all = all[1+slices.IndexFunc(all, func(one T) bool { return name(one) == after }):]
 	return all[:min(limit, len(all))]
 }
 
-// three are rows like one, whose ids end in 3, 2 and 1.
+// three returns three copies of a row, with ids that end in 3, 2 and 1.
 func three[T any](one T, id func(*T) *string) []T {
 	rows := []T{one, one, one}
 	for i := range rows {
@@ -241,7 +241,7 @@ func (e *engine) CursorKey(context.Context) ([]byte, error) {
 	return bytes.Repeat([]byte("k"), 32), e.keyErr
 }
 
-// Authenticate knows the keys dk_PROJECT_SCOPE.
+// Authenticate accepts the keys dk_PROJECT_SCOPE.
 func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,27 +253,28 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
 		return store.Key{}, store.ErrNotFound
 	}
-	return store.Key{ID: bareKey, Name: "till", Project: parts[1],
-		Scopes: []store.Scope{store.Scope(parts[2])}}, nil
+	return store.Key{
+		ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])},
+	}, nil
 }
 
-func (e *engine) Accept(_ context.Context, project string,
-	subs []accept.Submission) ([]store.Accepted, error) {
+func (e *engine) Accept(
+	_ context.Context, project string, subs []accept.Submission,
+) ([]store.Accepted, error) {
 	accepted := make([]store.Accepted, len(subs))
 	for i, s := range subs {
 		accepted[i].Err = e.note("Accept", project, s)
-		if accepted[i].Err != nil &&
-			accepted[i].Err == e.err {
+		if accepted[i].Err != nil && accepted[i].Err == e.err {
 			return nil, e.err
 		}
 		accepted[i].Callback, accepted[i].Replayed = e.has.Callback, e.has.Replayed
-		accepted[i].Callback.Project, accepted[i].Callback.URL, accepted[i].Callback.Ref = project, s.URL,
-			s.Ref
+		cb := &accepted[i].Callback
+		cb.Project, cb.URL, cb.Ref = project, s.URL, s.Ref
 	}
 	return accepted, nil
 }
 
-// Outcomes returns those after the cursor.
+// Outcomes returns the outcomes after the cursor.
 func (e *engine) Outcomes(
 	_ context.Context, project string, after store.OutcomeCursor, limit int, wait time.Duration,
 ) ([]store.TerminalEvent, store.OutcomeCursor, error) {
@@ -294,8 +295,7 @@ func (e *engine) PutEndpoints(
 	for i, ch := range changes {
 		receipts[i] = control.EndpointReceipt{Endpoint: e.has.Endpoint, Created: e.has.Created}
 		receipts[i].Err = e.note("PutEndpoints", project, ch, by)
-		if receipts[i].Err != nil &&
-			receipts[i].Err == e.err {
+		if receipts[i].Err != nil && receipts[i].Err == e.err {
 			return nil, e.err
 		}
 	}
@@ -305,15 +305,17 @@ func (e *engine) PutEndpoints(
 func (e *engine) CreateKey(
 	_ context.Context, project string, r control.KeyRequest, by store.Actor,
 ) (store.Key, string, error) {
-	k := store.Key{ID: bareKey, Project: project, Name: r.Name, Hint: "wxyz", CreatedAt: nowMS,
-		ExpiresAt: nowMS + dayMS}
+	k := store.Key{
+		ID: bareKey, Project: project, Name: r.Name, Hint: "wxyz",
+		CreatedAt: nowMS, ExpiresAt: nowMS + dayMS,
+	}
 	for _, s := range r.Scopes {
 		k.Scopes = append(k.Scopes, store.Scope(s))
 	}
 	return k, "dk_shown-once-wxyz", e.note("CreateKey", project, r, by)
 }
 
-// RotateSecret shows nothing of the project's root secret.
+// RotateSecret does not return the project's root secret.
 func (e *engine) RotateSecret(
 	_ context.Context, project string, q control.SecretQuery, r control.Rotation, by store.Actor,
 ) (secret.RevealedSecret, int64, error) {
@@ -324,7 +326,7 @@ func (e *engine) RotateSecret(
 	return s, nowMS + dayMS, e.note("RotateSecret", project, q, r, by)
 }
 
-// Redrive answers with what it was asked to do.
+// Redrive returns the settings of the request.
 func (e *engine) Redrive(
 	_ context.Context, project string, q control.RedriveRequest, by store.Actor,
 ) (store.Redrive, error) {
@@ -341,8 +343,8 @@ func (e *engine) Stats(context.Context) (schedule.Stats, error) {
 	return schedule.Stats{Delayed: 5, Ready: 2, Leased: 1}, e.statsErr
 }
 
-// TestStubIsMade: stub_made_test.go has every method of the engine and of the store whose answer is at most
-// one value and an error.
+// TestStubIsMade checks that stub_made_test.go has every method of the engine and the store that returns at
+// most one value and an error.
 func TestStubIsMade(t *testing.T) {
 	transcript.Stubs(t, "stub_made_test.go", "api_test", reflect.TypeFor[api.Engine](),
 		reflect.TypeFor[query.Store]())

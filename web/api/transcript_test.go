@@ -20,27 +20,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// TestTranscripts makes the requests of testdata/*.txt and compares what becomes of them with what stands
-// there. A line begins with
+// TestTranscripts sends the requests of testdata/*.txt and compares the results with the files. A line begins
+// with
 //
-//	@      a new server: over the stub in one of its worlds, or over the engine itself
-//	as     the key of the requests that follow: root, none, one of the stub's (SCOPE of PROJECT) or of an answer
-//	in     the project that they name; none
-//	show   which members of an answer are written; none: all
-//	GET …  the method and the path of the requests that follow; behind two spaces each, headers; "until PATTERN"
-//	       or "until no PATTERN": the request is made until the answer has that, or has it no more, which is how
-//	       what an instant decides (index_missing of what was just accepted) stays out; "undocumented": the
-//	       answer is taken, though the document does not say so
-//	>      a body that is sent there; without one the request is made without
-//	sealed texts of which no file of the database has any in clear, nor the key that one is
-//	=      a call of the engine or the store, and what it was given
-//	<      the answer; a body that the file has above is named by its number
-//	|      what the answer has, as indented JSON or as it stands
-//	~      what else came of the request: what arrived at a receiver, what the audit has
+//	@      a new server: over the stub with one of its worlds, or over a real engine
+//	as     the key of the following requests: root, none, a key of the stub (SCOPE of PROJECT), or a key
+//	       from a response
+//	in     the project that the following requests name; empty: none
+//	show   the members of a response to write; empty: all
+//	GET …  method and path of the following requests. After two spaces each: headers; "until PATTERN" or
+//	       "until no PATTERN", which repeats the request until the response matches, or no longer matches (for
+//	       results that depend on timing, such as index_missing after an accept); "undocumented", which allows
+//	       a request that the document does not allow
+//	>      the body of a request; without it the request has no body
+//	sealed texts that no file of the database may contain, nor the key of a secret among them
+//	=      a call of the engine or the store, with its arguments
+//	<      the response; the number refers to an equal body above
+//	|      the body, as indented JSON or as it is
+//	~      other results of the request: headers at a receiver, entries of the audit log
 //
-// Lines of the last four kinds are written by go test ./web/api -run TestTranscripts -update. In a request
-// <x*3> is xxx, <%ff> the byte. Ids, keys, secrets and cursors are named by their kind and a number; ep:1 is
-// ep_1 without its prefix.
+// go test ./web/api -run TestTranscripts -update writes the lines of the last four kinds. In a request <x*3>
+// stands for xxx and <%ff> for the byte. Ids, keys, secrets and cursors have names: their kind and a number.
+// ep:1 is ep_1 without its prefix.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -58,26 +59,26 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// A player is a transcript that is being made.
+// A player runs a transcript.
 type player struct {
 	t *testing.T
-	face
-	stub *engine // nil over the engine itself
+	testAPI
+	stub *engine // nil with a real engine
 	names
-	// sites are receivers, pem is a private key of a caller's own as JSON has it, file is the database.
+	// sites are receivers, pem is a caller's private key in JSON, file is the database.
 	sites     map[string]*site
 	pem, file string
 	key       []string
 	in        []string
 	show      []string
 	out       strings.Builder
-	// answers numbers those that were written, audited is how many entries the audit has: -1: it is not
+	// answers numbers the written bodies. audited is the number of audit entries so far; -1: entries are not
 	// written.
 	answers map[string]int
 	audited int
 }
 
-// play makes the requests of a file and compares what becomes of them.
+// play runs the requests of a file and compares the results.
 func play(t *testing.T, path string) *player {
 	t.Helper()
 	x := &player{t: t, answers: make(map[string]int), audited: -1}
@@ -130,7 +131,7 @@ func (x *player) play(text string) {
 	}
 }
 
-// serve begins a new server.
+// serve starts a new server.
 func (x *player) serve(kind string) {
 	x.t.Helper()
 	x.key, x.in = nil, nil
@@ -138,24 +139,24 @@ func (x *player) serve(kind string) {
 	switch kind {
 	case "engine", "engine that fails", "engine and receivers":
 		to := new(receiver)
-		to.shut.Store(kind == "engine that fails")
+		to.fails.Store(kind == "engine that fails")
 		x.stub = nil
 		if kind != "engine and receivers" {
-			x.face = newEngineFace(x.t, to)
+			x.testAPI = newEngineAPI(x.t, to)
 			return
 		}
-		h := newHostile(x.t)
+		h := newSendingAPI(x.t)
 		made, err := sign.NewSecret(sign.UseRSA)
 		if err != nil {
 			x.t.Fatal(err)
 		}
 		x.pem = strings.ReplaceAll(sign.FormatSecretFor(sign.UseRSA, made), "\n", `\n`)
-		x.face, x.file, x.sites = h.face, h.file, map[string]*site{"mine": h.mine, "victim": h.victim}
+		x.testAPI, x.file, x.sites = h.testAPI, h.file, map[string]*site{"mine": h.mine, "victim": h.victim}
 	case "audited engine":
-		x.stub, x.face, x.audited = nil, newAuditedFace(x.t), 0
+		x.stub, x.testAPI, x.audited = nil, newAuditedAPI(x.t), 0
 	default:
 		x.stub = newWorld(x.t, kind)
-		x.face = newFace(x.t, x.stub)
+		x.testAPI = newTestAPI(x.t, x.stub)
 		for name, bare := range map[string]string{
 			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule,
 			"au": bareEntry,
@@ -165,7 +166,7 @@ func (x *player) serve(kind string) {
 	}
 }
 
-// keyed is the header for a key.
+// keyed returns the header with a key.
 func (x *player) keyed(name string) []string {
 	scope, project, stub := strings.Cut(name, " of ")
 	switch {
@@ -178,7 +179,7 @@ func (x *player) keyed(name string) []string {
 	}
 	key := x.real(name)
 	if key == name && !stub {
-		x.t.Errorf("no answer has shown the key %s", name)
+		x.t.Errorf("no response has the key %s", name)
 	}
 	return []string{"Authorization", "Bearer " + key}
 }
@@ -188,7 +189,7 @@ var (
 	anyByte  = regexp.MustCompile(`<%([0-9a-f]{2})>`)
 )
 
-// expand is the text of a request as it is sent.
+// expand returns the text of a request as it is sent.
 func (x *player) expand(text string) string {
 	text = repeated.ReplaceAllStringFunc(text, func(s string) string {
 		part := repeated.FindStringSubmatch(s)
@@ -205,7 +206,7 @@ func (x *player) expand(text string) string {
 	return x.real(strings.ReplaceAll(text, "{pem}", x.pem))
 }
 
-// request makes a request and writes what became of it.
+// request sends a request and writes its results.
 func (x *player) request(route, body string) {
 	x.t.Helper()
 	parts := strings.Split(route, "  ")
@@ -227,14 +228,14 @@ func (x *player) request(route, body string) {
 	}
 	var rec *httptest.ResponseRecorder
 	until, without := strings.CutPrefix(until, "no ")
-	ask := func() bool {
+	matches := func() bool {
 		rec = x.do(method, path, x.expand(body), header...)
 		return regexp.MustCompile(until).MatchString(fmt.Sprint(rec.Code, " ", rec.Body)) != without
 	}
 	if until == "" {
-		ask()
+		matches()
 	} else {
-		testserver.Until(x.t, route, ask)
+		testserver.Until(x.t, route, matches)
 	}
 	if x.stub != nil {
 		for _, call := range x.stub.calls {
@@ -247,7 +248,7 @@ func (x *player) request(route, body string) {
 	}
 }
 
-// line writes a line of what became of a request.
+// line writes a line about the results of a request.
 func (x *player) line(text string) {
 	for name, s := range x.sites {
 		text = strings.NewReplacer(s.URL, "{"+name+"}", s.host(), "{"+name+".host}").Replace(text)
@@ -256,7 +257,7 @@ func (x *player) line(text string) {
 	x.out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
-// answer writes an answer.
+// answer writes a response.
 func (x *player) answer(rec *httptest.ResponseRecorder) {
 	h, body := rec.Header().Clone(), rec.Body.Bytes()
 	kind := h.Get("Content-Type")
@@ -289,7 +290,7 @@ func (x *player) answer(rec *httptest.ResponseRecorder) {
 	}
 }
 
-// whole writes an answer in JSON.
+// whole writes a response in JSON.
 func (x *player) whole(head string, body []byte) {
 	const short = 100
 	if len(body) <= short {
@@ -312,7 +313,7 @@ func (x *player) whole(head string, body []byte) {
 	}
 }
 
-// problemText is a problem in one line; that of invalid fields says nothing but what is wrong with each.
+// problemText formats a problem in one line. For invalid fields it has only the error of each field.
 func problemText(p *client.Problem) string {
 	if len(p.Errors) == 0 {
 		return p.Code + ": " + p.Detail
@@ -335,7 +336,7 @@ func problemText(p *client.Problem) string {
 	return p.Code + "; " + strings.Join(wrong, "; ")
 }
 
-// printable is text as a line can have it.
+// printable returns text that fits in one line.
 func printable(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return s
@@ -343,7 +344,7 @@ func printable(s string) string {
 	return strconv.Quote(s)
 }
 
-// selected are the named members of an object, or of each object of its list.
+// selected returns the named members of an object, or of each object in its list.
 func selected(t *testing.T, body []byte, names []string) string {
 	t.Helper()
 	var all map[string]json.RawMessage

@@ -36,7 +36,7 @@ const (
 	oneEndpoint  = "ep_" + bareEndpoint
 )
 
-// A world is what a stub has.
+// A world is the data of a stub.
 type world struct {
 	Callback    store.Callback
 	Attempts    []store.Attempt
@@ -68,15 +68,15 @@ type world struct {
 	Drift       index.Drift
 }
 
-// ended is the callback as it is when it has ended so.
+// ended returns the callback with another state and reason.
 func (w *world) ended(as store.State, why store.Reason) store.Callback {
 	cb := w.Callback
 	cb.State, cb.Reason, cb.FinishedAt = as, why, nowMS
 	return cb
 }
 
-// change has the world be as a part of testdata/worlds.json says: a member replaces the field of its name, or
-// with + changes it.
+// change applies a part of testdata/worlds.json. A member replaces the field with its name. With a trailing +
+// it changes the field.
 func (w *world) change(t testing.TB, text []byte) {
 	t.Helper()
 	var members map[string]json.RawMessage
@@ -97,8 +97,8 @@ func (w *world) change(t testing.TB, text []byte) {
 	}
 }
 
-// worldText is testdata/worlds.json with numbers in place of its times ("now-5s"), durations ("15s") and
-// names in brackets.
+// worldText is testdata/worlds.json with its times ("now-5s"), durations ("15s") and names in parentheses
+// replaced by numbers.
 var worldText = sync.OnceValue(func() map[string]json.RawMessage {
 	text, err := os.ReadFile("testdata/worlds.json")
 	if err != nil {
@@ -129,7 +129,7 @@ var worldText = sync.OnceValue(func() map[string]json.RawMessage {
 	return worlds
 })
 
-// newWorld is a stub that has one of everything, in a state of that name.
+// newWorld returns a stub with one object of each kind, in the state with that name.
 func newWorld(t testing.TB, name string) *engine {
 	t.Helper()
 	if name == "full" {
@@ -144,7 +144,7 @@ func newWorld(t testing.TB, name string) *engine {
 	case other != nil:
 		other(e)
 	default:
-		t.Fatalf("there is no world %q", name)
+		t.Fatalf("unknown world %q", name)
 	}
 	return e
 }
@@ -156,14 +156,14 @@ func newFullWorld(t testing.TB) world {
 	return w
 }
 
-// fullWorld is read once: most tests want it, and change nothing in it.
+// fullWorld is read once: most tests use it, and none changes it.
 var fullWorld = sync.OnceValue(func() world { return newFullWorld(panics{}) })
 
-// fullEngine has one of everything.
+// fullEngine returns a stub with one object of each kind.
 func fullEngine() *engine { return newEngine(fullWorld()) }
 
-// worlds are those that fail, and those with what only a damaged row can have or that must stand as it is
-// written.
+// worlds are the worlds that return errors, and those with data of damaged rows or data that must keep its
+// bytes.
 var worlds = map[string]func(e *engine){
 	"on fire":       func(e *engine) { e.err = errors.New("disk on fire") },
 	"given up":      func(e *engine) { e.err = context.DeadlineExceeded },
@@ -190,19 +190,19 @@ var worlds = map[string]func(e *engine){
 	"template 7": template(``), "template 8": template(`{"headers":{"Authorization":"Basic x"}`),
 }
 
-// damaged is a poll of which that is kept for its rule.
+// damaged makes a poll whose stored rule is that text.
 func damaged(rule store.JSONText) func(e *engine) {
 	return func(e *engine) {
 		e.has.Poll.Rule, e.has.Poll.Detail.Context, e.has.Poll.Detail.Data = rule, `{"a`, "\xff"
 	}
 }
 
-// template is a schedule with that template.
+// template makes a schedule with that template.
 func template(text store.JSONText) func(e *engine) {
 	return func(e *engine) { e.has.Schedule.Template = text }
 }
 
-// somePresets are those that every project knows, and some of its own of each kind.
+// somePresets returns the built-in presets, and some presets of the project of each kind.
 func somePresets() control.Presets {
 	own := accept.DefaultPolicy()
 	own.Name, own.Tiers = "own", []time.Duration{time.Second, time.Minute}
@@ -223,7 +223,8 @@ func somePresets() control.Presets {
 	}
 }
 
-// rows stands for the store: its method Redrive reads what the engine's makes.
+// rows replaces the store. It is a type of its own because its method Redrive reads what the engine's
+// creates.
 type rows struct{ calledStore }
 
 type calledStore struct {

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxColumns is where a generated line of the document ends.
+// maxColumns is the maximum length of a generated line of the document.
 const maxColumns = 110
 
-// writeYAML writes a key and its value in flow style on one line. A longer line is broken: a mapping gets a line
-// for each member, a string is folded, and a list goes on in the next line.
+// writeYAML writes a key and its value in flow style on one line. It breaks a longer line: a mapping gets one
+// line for each member, a string is folded, and a list continues on the next line.
 func writeYAML(b *strings.Builder, indent, key, value string) {
 	line := indent + key + ": " + value
 	if utf8.RuneCountInString(line) <= maxColumns {
@@ -36,7 +36,7 @@ func writeYAML(b *strings.Builder, indent, key, value string) {
 	}
 }
 
-// writeWrapped breaks a text at spaces. All lines but the first begin with next.
+// writeWrapped breaks a text at spaces. All lines except the first begin with next.
 func writeWrapped(b *strings.Builder, first, next, text string) {
 	line := first
 	for i, word := range strings.Fields(text) {
@@ -53,8 +53,8 @@ func writeWrapped(b *strings.Builder, first, next, text string) {
 	b.WriteString(line + "\n")
 }
 
-// members splits the inside of a mapping in flow style at its commas: those inside of strings, lists and other
-// mappings are not its own.
+// members splits the inside of a mapping in flow style at its commas. It ignores commas inside of strings,
+// lists and other mappings.
 func members(text string) []string {
 	var all []string
 	depth, quoted, start := 0, false, 0
