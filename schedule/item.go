@@ -78,7 +78,8 @@ type ClaimRequest struct {
 	// to lanes that are TimingOut. They keep slots free for lanes that answer.
 	MaxUncertain int
 	MaxTimingOut int
-	// Lease is the duration of the leases, from the reply's Now on; at least 1 ms.
+	// Lease is the duration of the leases, from the reply's Now on; at least 1 ms. If the process dies, its
+	// leases run out, and a later claim returns the items to the delay set.
 	Lease time.Duration
 	// Lookahead is how long before its due time an item may be leased, in whole milliseconds, 0 to
 	// [MaxLookahead]. The process prepares the attempt in this time. The attempt must not begin before the
@@ -283,7 +284,8 @@ type LockReply struct {
 }
 
 // An Unlock releases a lock and asks for the next waiter. If ID and Token do not hold the lock, nothing is
-// released. The reply still names a waiter if the lock is free.
+// released. The reply still names a waiter if the lock is free. A lock that is not released, because its
+// process died, ends at its Until.
 type Unlock struct {
 	Lock  string
 	ID    string

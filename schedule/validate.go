@@ -26,6 +26,7 @@ const (
 // A charset is a set of bytes.
 type charset [256]bool
 
+// charsOf returns the set of the bytes of s.
 func charsOf(s string) *charset {
 	c := new(charset)
 	for i := range len(s) {
@@ -214,6 +215,7 @@ func (r ClaimRequest) Validate() error {
 	return fmt.Errorf("claim: %w", err)
 }
 
+// validatePrefetch returns ErrInvalid for an invalid lane or bound, and for a lane that occurs twice.
 func validatePrefetch(lanes []LanePrefetch) error {
 	for i, p := range lanes {
 		twice := slices.ContainsFunc(lanes[:i], func(q LanePrefetch) bool { return q.Lane == p.Lane })

@@ -133,7 +133,9 @@ func (ix *Index) recount() int {
 	return wrong
 }
 
-// Scan lists the items of the index, in the order of slots.
+// Scan lists up to limit items, in the order of slots. An item keeps its slot, so a scan finds every item that
+// stays. A page ends early after scanSpan slots for each item of its limit, so that its duration is bounded
+// even if most slots are free.
 func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	limit int) (page schedule.ScanPage, err error) {
 	err = ix.do(ctx, "scan", shard, func() error {
@@ -142,11 +144,11 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 			return err
 		}
 		limit = min(max(limit, 1), schedule.MaxBatch)
-		for end := min(slot+limit*scanSpan, len(ix.slots.items)); slot < end &&
-			len(page.Found) < limit; slot++ {
+		end := min(slot+limit*scanSpan, len(ix.slots.items))
+		for ; slot < end && len(page.Found) < limit; slot++ {
 			if it := ix.slots.items[slot]; it != nil {
-				page.Found = append(page.Found,
-					schedule.Found{Item: it.item(), Place: schedule.Place(it.place)})
+				found := schedule.Found{Item: it.item(), Place: schedule.Place(it.place)}
+				page.Found = append(page.Found, found)
 			}
 		}
 		if slot < len(ix.slots.items) {

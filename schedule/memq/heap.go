@@ -113,6 +113,7 @@ type timed struct {
 	it *item
 }
 
+// before orders by time and then by id. Only entries with equal upper halves of their ids read the item.
 func (a timed) before(b timed) bool {
 	if a.at != b.at {
 		return a.at < b.at

@@ -75,6 +75,7 @@ const (
 	isUncounted
 )
 
+// kindOf returns the flags of an item that is not leased.
 func kindOf(it *schedule.Item) (k kind) {
 	if it.Retry {
 		k |= isRetry

@@ -250,8 +250,8 @@ func (ix *Index) unrank(l *lane) {
 	l.standing = idle
 }
 
-// setLimit sets the limit of lanes without their own. All claims of a process bring the same limit, so the
-// walk over all lanes is rare.
+// setLimit sets the limit of lanes without their own. A lane may gain or lose room by it, so all of them are
+// refreshed. All claims of a process bring the same limit, so this is rare.
 func (ix *Index) setLimit(limit int) {
 	if limit == ix.limit {
 		return

@@ -68,6 +68,7 @@ type world struct {
 	state       state // after the last operation
 }
 
+// newWorld returns a world with an empty index, and an empty oracle with the same clock.
 func newWorld(rt *rapid.T, h Harness, oracle *Harness, limit int) *world {
 	w := &world{limit: limit}
 	w.sides = append(w.sides, newFixture(rt, h))
@@ -192,6 +193,8 @@ func (w *world) drawNext(lane int64) schedule.LeaseRef {
 	return w.drawLease(ref)
 }
 
+// randomEnsure ensures items. Each must have the position that the reply says, and an absent one must be
+// added.
 func (w *world) randomEnsure() {
 	items, got := drawn(w, 12, "ensure", Index.Ensure, w.drawItem)
 	before := w.observe()
@@ -203,6 +206,7 @@ func (w *world) randomEnsure() {
 	}
 }
 
+// randomCancel cancels items. Afterwards each must be absent or still leased.
 func (w *world) randomCancel() {
 	refs, got := drawn(w, 3, "cancel", Index.Cancel, func(ref schedule.Ref) schedule.Ref { return ref })
 	before := w.observe()
@@ -214,6 +218,7 @@ func (w *world) randomCancel() {
 	}
 }
 
+// randomMove moves items. A leased one must remember the earliest due time.
 func (w *world) randomMove() {
 	movements, got := drawn(w, 12, "move", Index.Move, func(ref schedule.Ref) schedule.Movement {
 		return schedule.Movement{Ref: ref, Due: w.due(), Forced: w.oneIn(4, "forced")}
@@ -241,6 +246,7 @@ func (w *world) randomMove() {
 	}
 }
 
+// randomExtend extends leases, with right and wrong tokens. Only the right token must succeed.
 func (w *world) randomExtend() {
 	extensions, got := drawn(w, 3, "extend", Index.Extend, func(ref schedule.Ref) schedule.Lease {
 		return schedule.Lease{
@@ -262,6 +268,7 @@ func (w *world) randomExtend() {
 	w.observe()
 }
 
+// randomAdopt adopts attempts, some of them under the token that already leases their item.
 func (w *world) randomAdopt() {
 	adoptions, _ := drawn(w, 3, "adopt", withoutReply(Index.Adopt), func(ref schedule.Ref) schedule.Lease {
 		a := schedule.Lease{Item: w.drawItem(ref), Token: "adopted", Until: w.Now() + 40_000}
@@ -293,6 +300,7 @@ func (w *world) noteAdopted(adoptions []schedule.Lease) {
 	}
 }
 
+// randomSetting applies a setting of a lane, sometimes an older one.
 func (w *world) randomSetting() {
 	lane := w.anyLane()
 	s := schedule.LaneSetting{
@@ -337,6 +345,7 @@ func (w *world) randomOutage() {
 	}
 }
 
+// randomHorizon moves the watermark, sometimes as a caller whose read is outdated.
 func (w *world) randomHorizon() {
 	w.tokens++
 	a := schedule.Advance{
@@ -348,6 +357,7 @@ func (w *world) randomHorizon() {
 	w.expectWatermark(a, retried(w, "move watermark", move))
 }
 
+// randomLoaded reports that items were loaded, sometimes under an outdated token.
 func (w *world) randomLoaded() {
 	until := pick[int64](w, "until", 0, w.Now()+60_000, w.Now()+900_000, schedule.Forever)
 	token := pick(w, "token", w.state.Watermark.Loader, "foreign")
@@ -413,6 +423,7 @@ func (w *world) endPauses() {
 	}
 }
 
+// randomAudit audits. The audit of a sound index must change nothing.
 func (w *world) randomAudit() {
 	for _, side := range w.sides {
 		side.expectNoRepair()

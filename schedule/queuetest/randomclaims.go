@@ -37,6 +37,7 @@ func (w *world) countEnded(named []schedule.EndedLease) {
 	}
 }
 
+// randomClaim claims with random bounds, ended leases and prefetches.
 func (w *world) randomClaim() {
 	req := w.wide()
 	req.Owner = pick(w, "owner", "one", "two")
@@ -94,6 +95,7 @@ func (w *world) randomRepeat() {
 	}
 }
 
+// drawSettlement draws a settlement of an id, under a right or a wrong token.
 func (w *world) drawSettlement(ref schedule.Ref) schedule.Settlement {
 	s := schedule.Settlement{
 		Item: w.drawItem(ref), Token: w.drawToken(ref.ID), Won: w.oneIn(2, "won"),
@@ -132,6 +134,8 @@ func (w *world) randomFinish() {
 	w.settle(settlements)
 }
 
+// settle settles, and checks each reply and each item. With a single settlement it also checks what the lane
+// learned.
 func (w *world) settle(settlements []schedule.Settlement) {
 	w.Helper()
 	call := on(w.ctx, Index.Settle, settlements)

@@ -23,6 +23,7 @@ type lockRecord struct {
 // lockOf returns the lock of an id. An item has at most one lock.
 func lockOf(id string) string { return "k" + string('1'+id[25]%2) }
 
+// randomAcquire takes or renews locks.
 func (w *world) randomAcquire() {
 	requests, got := drawn(w, 3, "acquire", Index.Acquire, func(ref schedule.Ref) schedule.Lease {
 		r := schedule.Lease{
@@ -40,6 +41,7 @@ func (w *world) randomAcquire() {
 	}
 }
 
+// randomRelease releases a lock, usually as one of its holders, with some waiters that are gone or skipped.
 func (w *world) randomRelease() {
 	lock := lockOf(pick(w, "id", w.refs...).ID)
 	u := schedule.Unlock{Lock: lock, ID: w.refs[0].ID, Token: "ta"}

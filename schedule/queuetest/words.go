@@ -210,6 +210,7 @@ func (s *Transcript) duration(text string) time.Duration {
 	return d
 }
 
+// at reads a time: zero, forever, or a duration from now.
 func (s *Transcript) at(text string) int64 {
 	switch text {
 	case "zero":

@@ -29,6 +29,7 @@ func TestAuditRepairsDamage(t *testing.T) {
 	})
 }
 
+// repairsDamage plays one case of TestAuditRepairsDamage.
 func repairsDamage(t *testing.T, ix *redisq.Index, name, how string) {
 	s := queuetest.NewTranscript(t, harness(t, ix))
 	s.Play(full)

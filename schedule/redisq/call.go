@@ -31,8 +31,8 @@ type operation[E, R any] struct {
 	decode func(*reply) R
 }
 
-// each checks every element, and then runs the script on the shards in parallel. It returns the first error.
-// The replies of the shards that succeeded are returned with it.
+// each checks every element, and then runs the script on the shards in parallel. It returns the first error,
+// with the replies of the shards that succeeded. After a failed round the later ones are not sent.
 func each[E, R any](ctx context.Context, ix *Index, o operation[E, R], elements []E) ([]R, error) {
 	replies := make([]R, len(elements))
 	if err := schedule.Validate(o.script, elements, o.check); err != nil {

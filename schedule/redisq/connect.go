@@ -101,6 +101,8 @@ func (a *address) parseUser(authority *string) error {
 	return nil
 }
 
+// parseHosts reads the hosts. A host without a port gets the default one. single says that the URL names one
+// server.
 func (a *address) parseHosts(authority, port string, single bool) error {
 	for host := range strings.SplitSeq(authority, ",") {
 		h, p, err := net.SplitHostPort(host)

@@ -106,6 +106,7 @@ func (ix *Index) LaneStates(ctx context.Context, lanes []int64) ([]schedule.Lane
 	return states, err
 }
 
+// decodeLaneState reads the reply of the states script, whose header lists the values.
 func decodeLaneState(r *reply) schedule.LaneState {
 	const most = 1000
 	return schedule.LaneState{

@@ -40,6 +40,8 @@ func TestEachKeyAloneIsLostUnderLoad(t *testing.T) {
 	}
 }
 
+// loseUnderLoad ensures and claims in rounds, deletes the key in round 6, and then lets a dispatcher's
+// maintenance run until all items are done. With watch it also calls LostKeys, as Run does.
 func loseUnderLoad(t *testing.T, ix *redisq.Index, name string, watch bool) {
 	ctx := context.Background()
 	unfinished := make(map[string]schedule.Item) // the open items of SQL

@@ -77,6 +77,7 @@ func shardOfLock(lock string, shards int) int {
 	return hashed([]byte(lock), shards)
 }
 
+// hashed returns the shard of a lane's number or a lock's name, by its FNV-1a hash.
 func hashed(b []byte, shards int) int {
 	if shards == 1 {
 		return 0
@@ -130,6 +131,7 @@ const (
 	kindForcedRetry = 'e'
 )
 
+// kindOf returns the kind of an item in its record.
 func kindOf(it schedule.Item) byte {
 	switch {
 	case it.Forced && it.Retry:

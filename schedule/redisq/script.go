@@ -163,7 +163,7 @@ func (s *script) check(args []any) error {
 
 // run sends the hash of the script, and the whole script if the server does not know it: after a restart, a
 // failover or SCRIPT FLUSH, and once on each master of a Cluster. A claim is never repeated after an error
-// that does not tell whether it was executed (see sentOnce).
+// that leaves open whether the server executed it (see sentOnce).
 func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKeys,
 	args []any) ([]any, error) {
 	if err := s.check(args); err != nil {
@@ -176,6 +176,8 @@ func (s *script) run(ctx context.Context, c redis.UniversalClient, keys shardKey
 	return reply, err
 }
 
+// send sends the script as one command, EVALSHA with its hash or EVAL with its text. The keys come first,
+// because the client of a Cluster finds the node by the first key.
 func (s *script) send(ctx context.Context, c redis.UniversalClient, command, body string, keys shardKeys,
 	args []any) ([]any, error) {
 	words := append(make([]any, 0, 3+len(s.keys)+len(args)), command, body, len(s.keys))

@@ -21,13 +21,15 @@ local lane_limit = tonumber(state[5]) or HUGE -- the limit of lanes without thei
 local known, touched = {}, {}
 local woken = false -- a lane became runnable
 
+-- parse_lane reads a lane's record. A missing or unreadable one becomes that of a new lane.
 local function parse_lane(lane, raw)
-  local v, l, c, o, h, t, tail, u, p = string.match(raw or '', SHORT)
+  local start, leases, pace, limit, health, turn, tail, hold, pause = string.match(raw or '', SHORT)
   local flow
-  if raw and not v then
+  if raw and not start then
     local every, at, rest, fails, since, probe
-    v, l, c, o, h, t, tail, u, p, every, at, rest, fails, since, probe = string.match(raw, LONG)
-    if v then
+    start, leases, pace, limit, health, turn, tail, hold, pause, every, at, rest, fails, since, probe =
+      string.match(raw, LONG)
+    if start then
       flow = {
         every = tonumber(every), at = tonumber(at), rest = tonumber(rest),
         fails = tonumber(fails), since = tonumber(since), probe = tonumber(probe),
@@ -37,17 +39,18 @@ local function parse_lane(lane, raw)
       set_aside('lane ' .. lane, raw)
     end
   end
-  local health, pace, pause = tonumber(h) or 0, tonumber(c) or 0, tonumber(p) or 0
+  health, pace, pause = tonumber(health) or 0, tonumber(pace) or 0, tonumber(pause) or 0
   if pause > 0 and pause <= now then
     pace = math.min(pace, START_CONCURRENCY) -- it restarts low after a pause; place_lanes clears the pause
   end
   return {
-    lane = lane, raw = raw, virtual = tonumber(v) or 0, leases = tonumber(l) or 0, pace = pace,
-    limit = tonumber(o) or 0, health = health, set = health, turn = tonumber(t) or 0, hold = tonumber(u) or 0,
-    pause = pause, tail = tail, flow = flow, touched = false,
+    lane = lane, raw = raw, virtual = tonumber(start) or 0, leases = tonumber(leases) or 0, pace = pace,
+    limit = tonumber(limit) or 0, health = health, set = health, turn = tonumber(turn) or 0,
+    hold = tonumber(hold) or 0, pause = pause, tail = tail, flow = flow, touched = false,
     waiting = nil, fresh = nil, retry = nil, claim = nil, digits = nil, -- allocates their slots at once
   }
 end
+
 -- The last three numbers of a record seldom change. n.tail has them as they were read, so that printing a
 -- record takes less work. version_of reads the last of them. open_tail must be called before any of them
 -- changes.
@@ -59,6 +62,7 @@ local function open_tail(n)
   n.version, n.tail = version_of(n), nil
 end
 
+-- print_lane returns a lane's record.
 local function print_lane(n)
   local short = string.format('%d %d %d %d %d %d %s', n.virtual, n.leases, n.pace, n.limit, n.health, n.turn,
     n.tail or string.format('%d %d %d', n.hold, n.pause, version_of(n)))
@@ -101,6 +105,7 @@ local function touch(lane)
   return n
 end
 
+-- limit_of returns the lane's limit: its own, or that of the last claim.
 local function limit_of(n)
   return n.limit > 0 and n.limit or lane_limit
 end
