@@ -133,8 +133,8 @@ func (b BreakerState) String() string { return named(b, "closed", "open", "probi
 type LaneState struct {
 	Lane int64
 	// InFlight is the number of leases that count: without those that a claim named as ended, and without
-	// prefetched ones. Concurrency is how many of them the lane may have now, at most Limit. Both Concurrency
-	// and Limit are zero until a claim has brought the limit of lanes without their own.
+	// prefetched ones. Concurrency is how many of them the lane may have now, at most Limit. For a lane
+	// without its own limit both are zero until a claim has brought the limit of such lanes.
 	InFlight, Concurrency, Limit int
 	Health                       Health
 	Every                        time.Duration
