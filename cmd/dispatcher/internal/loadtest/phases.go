@@ -15,11 +15,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// hurry is how long before a due time the last callback with it may be handed over, and when the CPU time of
-// what was before is counted.
-const hurry = 250 * time.Millisecond
+// dueMargin is how long before its due time a callback must be submitted. Half of it before the due time, the
+// CPU time of accept is read.
+const dueMargin = 250 * time.Millisecond
 
-// A sample is what the processes had used at a time, and the whole machine.
+// sample is the CPU time of the processes, and the idle and total CPU time of the machine, at one time.
 type sample struct {
 	server, own serverUsage
 	idle, all   uint64
@@ -28,21 +28,21 @@ type sample struct {
 func (b *bench) sample(ctx context.Context) (s sample, err error) {
 	s.own = usageNow()
 	s.idle, s.all, _ = machine.MachineTicks()
-	if b.own != nil {
-		s.server, err = b.own.server.usage(ctx)
+	if b.env != nil {
+		s.server, err = b.env.server.usage(ctx)
 	}
 	return s, err
 }
 
-// A stretch is a phase between samples: when it began and ended, which took so long, and when the last of its
-// work was done.
-type stretch struct {
+// measurement is a phase with samples at its begin, its end, and the time when its last work was done. took
+// is the duration of the phase.
+type measurement struct {
 	began, ended, done sample
 	took               time.Duration
 }
 
-// work is what a stretch cost for n callbacks.
-func (s *stretch) work(n int) workFigures {
+// work returns the cost of a measurement for n callbacks.
+func (s *measurement) work(n int) workFigures {
 	w := workFigures{Callbacks: n, TookSeconds: rounded(s.took.Seconds(), 3)}
 	if n == 0 || s.took <= 0 {
 		return w
@@ -63,17 +63,17 @@ func (s *stretch) work(n int) workFigures {
 		w.ServerCPUsBusy = share(s.ended.server.CPU - s.began.server.CPU)
 	}
 	if s.ended.all > s.began.all {
-		w.MachineIdleShare = new(rounded(float64(s.ended.idle-s.began.idle)/float64(s.ended.all-s.began.all),
-			2))
+		idle, all := float64(s.ended.idle-s.began.idle), float64(s.ended.all-s.began.all)
+		w.MachineIdleShare = new(rounded(idle/all, 2))
 	}
 	return w
 }
 
-// now is the time since the ledger began, which all times of a run are counted from.
+// now is the time since the start of the ledger, the base of all times of a run.
 func (b *bench) now() time.Duration { return time.Since(b.receiver.began) }
 
-// serverTime is a time of this process by the server's clock, in the whole milliseconds that due times have;
-// ownTime is the reverse.
+// serverTime converts a time of this process to the server's clock, in whole milliseconds as in due times.
+// ownTime converts it back.
 func (b *bench) serverTime(at time.Duration) time.Time {
 	by, _ := b.gen.clock.ahead()
 	return b.receiver.began.Add(at + by).Truncate(time.Millisecond)
@@ -84,42 +84,42 @@ func (b *bench) ownTime(at time.Time) time.Duration {
 	return at.Sub(b.receiver.began.Round(0)) - by
 }
 
-// warmUp finds out whether the server reaches the receiver, how far apart the clocks are, and how long
-// handing a callback over takes; and it has connections, lanes and statements made before anything is
-// measured.
+// warmUp checks that the server reaches the receiver, estimates the difference of the clocks, and measures
+// how long a submission takes. It also makes the server open connections, lanes and statements before the
+// phases.
 func (b *bench) warmUp(ctx context.Context) error {
-	if b.own != nil && b.plan.RedisURL == "" {
-		// The server's clock, which its index decides by, is this machine's.
+	if b.env != nil && b.plan.RedisURL == "" {
+		// The embedded index uses this machine's clock.
 		b.gen.clock = serverClock{known: true}
 	}
-	first := b.take(greet)
-	for i := range greet {
-		if err := b.hello(ctx, first.first+i); err != nil {
+	first := b.nextSpan(probes)
+	for i := range probes {
+		if err := b.probe(ctx, first.first+i); err != nil {
 			return err
 		}
 		if i == 0 {
-			if err := b.reached(ctx, first.first); err != nil {
+			if err := b.awaitFirst(ctx, first.first); err != nil {
 				return err
 			}
 		}
 	}
 	n := b.plan.warm()
-	if _, err := b.gen.send(ctx, load{span: b.take(n / 2)}); err != nil {
+	if _, err := b.gen.send(ctx, load{span: b.nextSpan(n / 2)}); err != nil {
 		return err
 	}
 	start := b.now()
-	if _, err := b.gen.send(ctx, b.backlogLoad(b.take(n-n/2))); err != nil {
+	if _, err := b.gen.send(ctx, b.backlogLoad(b.nextSpan(n-n/2))); err != nil {
 		return err
 	}
 	b.each = (b.now() - start) / time.Duration(n-n/2)
 	return b.await(ctx, span{0, b.next}, b.now())
 }
 
-// hello hands one callback over and compares the clocks.
-func (b *bench) hello(ctx context.Context, number int) error {
+// probe submits one callback and compares the clocks.
+func (b *bench) probe(ctx context.Context, number int) error {
 	var cb client.Callback
 	var sent time.Time
-	_, err := patiently(ctx, func() error {
+	_, err := retryBusy(ctx, func() error {
 		sent = time.Now()
 		in := json.RawMessage(b.gen.submission(nil, number, time.Time{}))
 		_, err := b.cl.Call(ctx, http.MethodPost, "/v1/callbacks", in, &cb)
@@ -127,14 +127,14 @@ func (b *bench) hello(ctx context.Context, number int) error {
 	})
 	if refused, ok := errors.AsType[*client.Error](err); ok &&
 		refused.Status == http.StatusUnprocessableEntity {
-		return fmt.Errorf("the server does not send to %s: %w; let it (egress_allow), or name with "+
-			"--listen and --receiver an address that it may send to", b.receiver.base, err)
+		return fmt.Errorf("the server does not send to %s: %w; allow it (egress_allow), or use --listen "+
+			"and --receiver with an allowed address", b.receiver.base, err)
 	}
 	if err != nil {
 		return err
 	}
 	came := time.Now()
-	if b.own == nil || b.plan.RedisURL != "" {
+	if b.env == nil || b.plan.RedisURL != "" {
 		b.gen.clock.observe(cb.CreatedAt, sent.Round(0), came.Round(0))
 	}
 	b.receiver.ids[number] = cb.ID
@@ -142,11 +142,11 @@ func (b *bench) hello(ctx context.Context, number int) error {
 	return nil
 }
 
-// reached waits for the first callback, and says why it does not come.
-func (b *bench) reached(ctx context.Context, number int) error {
+// awaitFirst waits for the first callback. Its error says why it does not arrive.
+func (b *bench) awaitFirst(ctx context.Context, number int) error {
 	id := b.receiver.ids[number]
-	for deadline := time.Now().Add(b.plan.timeout); b.receiver.arrived[number].Load() ==
-		0; console.Pause(ctx, 50*time.Millisecond) {
+	deadline := time.Now().Add(b.plan.timeout)
+	for ; b.receiver.arrived[number].Load() == 0; console.Pause(ctx, 50*time.Millisecond) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -157,43 +157,43 @@ func (b *bench) reached(ctx context.Context, number int) error {
 		failed, late := cb.AttemptCount > 0 || !cb.FinishedAt.IsZero(), time.Now().After(deadline)
 		if (failed || late) && b.receiver.arrived[number].Load() == 0 {
 			if !failed {
-				why := "Is sending held (serve --hold), or does no process with the role worker run?"
-				if b.own != nil {
-					why = "The server's log says why."
+				hint := "is sending off (serve --hold), or is there no process with the role worker?"
+				if b.env != nil {
+					hint = "see the server's log"
 				}
-				return fmt.Errorf("the first callback is not sent within %s: %s (%s). %s",
-					console.Brief(b.plan.timeout), id, b.fate(ctx, id), why)
+				return fmt.Errorf("the first callback is not sent within %s: %s (%s); %s",
+					console.Brief(b.plan.timeout), id, b.describe(ctx, id), hint)
 			}
-			return fmt.Errorf("the first callback does not arrive: %s (%s). The server must reach bench's "+
-				"receiver at %s; --listen and --receiver name another address",
-				id, b.fate(ctx, id), b.receiver.base)
+			return fmt.Errorf("the first callback does not arrive: %s (%s); the server must reach bench's "+
+				"receiver at %s, or at another address of --listen and --receiver",
+				id, b.describe(ctx, id), b.receiver.base)
 		}
 	}
 	return nil
 }
 
-// backlogLoad is how a backlog is handed over: as the plan says where that is measured, else without haste,
-// in batches.
+// backlogLoad is how a backlog is submitted: as the plan says if accept is measured, else in batches over few
+// connections.
 func (b *bench) backlogLoad(s span) load {
 	if b.plan.has(acceptPhase) {
 		return load{span: s, batch: b.plan.Batch}
 	}
-	return load{span: s, batch: min(100, mostBenchRequest/(b.plan.Size+600)), connections: 4}
+	return load{span: s, batch: min(100, maxBenchRequest/(b.plan.Size+600)), connections: 4}
 }
 
-// ahead is how long before its due time the handing over of n callbacks begins.
-func (b *bench) ahead(n int) time.Duration {
+// leadTime is how long before its due time the submission of n callbacks starts.
+func (b *bench) leadTime(n int) time.Duration {
 	return b.each*time.Duration(n)*3/2 + 2*time.Second
 }
 
-// backlog is the phases accept and drain: callbacks that fall due at one time are handed over before it, and
-// sent after it.
+// backlog runs the phases accept and drain: it submits callbacks with one due time, and waits until they are
+// sent.
 func (b *bench) backlog(ctx context.Context) error {
-	s := b.take(b.plan.count)
-	due := b.serverTime(b.now() + b.ahead(s.n))
+	s := b.nextSpan(b.plan.count)
+	due := b.serverTime(b.now() + b.leadTime(s.n))
 	at := b.ownTime(due)
 	l := b.backlogLoad(s)
-	l.due, l.until = func(int) time.Time { return due }, func(int) time.Duration { return at - hurry }
+	l.due, l.until = func(int) time.Time { return due }, func(int) time.Duration { return at - dueMargin }
 	var times []time.Duration
 	work, err := b.during(ctx, b.named(acceptPhase, "backlog"), s.n, &b.gen.accepted, func() (err error) {
 		times, err = b.gen.send(ctx, l)
@@ -205,10 +205,10 @@ func (b *bench) backlog(ctx context.Context) error {
 	n := b.receiver.count(s)
 	b.noteSlow("accept", n, s.n)
 	if n == 0 {
-		return errors.New("no callback could be handed over before its due time")
+		return errors.New("no callback was accepted before its due time")
 	}
-	// What is handed over goes on to the index for a moment.
-	console.Pause(ctx, at-hurry/2-b.now())
+	// The server still passes accepted callbacks to the index for a moment.
+	console.Pause(ctx, at-dueMargin/2-b.now())
 	work.done, err = b.sample(ctx)
 	if err != nil {
 		return err
@@ -220,7 +220,7 @@ func (b *bench) backlog(ctx context.Context) error {
 	return b.drain(ctx, s, at)
 }
 
-// named is what a phase is called that the plan may not have.
+// named returns the name of a phase, or otherwise if the plan does not have it.
 func (b *bench) named(phase, otherwise string) string {
 	if b.plan.has(phase) {
 		return phase
@@ -228,17 +228,17 @@ func (b *bench) named(phase, otherwise string) string {
 	return otherwise
 }
 
-// during shows how many of a phase's n callbacks are counted as done while it goes on, and samples before and
-// after it.
-func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.Int64,
-	goOn func() error) (w stretch, err error) {
+// during runs a phase. It shows how many of its n callbacks are done, and takes samples before and after it.
+func (b *bench) during(
+	ctx context.Context, phase string, n int, done *atomic.Int64, run func() error,
+) (w measurement, err error) {
 	w.began, err = b.sample(ctx)
 	if err != nil {
 		return w, err
 	}
 	start, before := b.now(), done.Load()
 	end := b.bar.begin(phase, n, func() int64 { return done.Load() - before })
-	err = goOn()
+	err = run()
 	w.took = b.now() - start
 	end(err)
 	if err != nil {
@@ -249,7 +249,7 @@ func (b *bench) during(ctx context.Context, phase string, n int, done *atomic.In
 	return w, err
 }
 
-// drain measures how a backlog that falls due is sent.
+// drain measures how fast a due backlog is sent.
 func (b *bench) drain(ctx context.Context, s span, due time.Duration) error {
 	n := b.receiver.count(s)
 	b.receiver.most.Store(0)
@@ -265,21 +265,21 @@ func (b *bench) drain(ctx context.Context, s span, due time.Duration) error {
 	return nil
 }
 
-// steady measures callbacks that come at a rate, whatever becomes of those before them.
+// steady measures callbacks at a rate. A request does not wait for earlier ones.
 func (b *bench) steady(ctx context.Context) error {
-	s := b.take(b.plan.steady())
+	s := b.nextSpan(b.plan.steady())
 	begin := time.Duration(0)
 	start := func(i int) time.Duration { return begin + b.plan.interval(i) }
 	var times []time.Duration
-	var handed time.Duration
+	var submitted time.Duration
 	work, err := b.during(ctx, steadyPhase, s.n, &b.receiver.arrivals, func() (err error) {
 		begin = b.now() + 50*time.Millisecond
-		// A server that is slower than the rate must not make the phase endless.
+		// A server that cannot keep the rate must not make the phase endless.
 		last := begin + b.plan.duration + max(time.Second, b.plan.duration/10)
 		times, err = b.gen.send(ctx, load{span: s, start: start, until: func(int) time.Duration {
 			return last
 		}})
-		handed = b.now() - begin
+		submitted = b.now() - begin
 		if err != nil {
 			return err
 		}
@@ -290,12 +290,12 @@ func (b *bench) steady(ctx context.Context) error {
 	}
 	n, r := b.receiver.count(s), b.receiver
 	work.took = r.last(s) - begin
-	f := &steadyFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, handed),
+	f := &steadyFigures{workFigures: work.work(n), AcceptedPerSecond: perSecond(n, submitted),
 		RequestMs: quantilesOf(times)}
 	f.RequestStartToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration {
 		return at - r.started[i]
 	}))
-	// One that came before bench had read its 202 waited for nothing.
+	// A callback can arrive before bench has read its 202; then the time is zero.
 	f.AcceptedToArriveMs = quantilesOf(r.times(s, func(i int, at time.Duration) time.Duration {
 		return max(0, at-r.accepted[i])
 	}))
@@ -304,23 +304,22 @@ func (b *bench) steady(ctx context.Context) error {
 	}))
 	b.report.Phases.Steady = f
 	if n < s.n {
-		b.note("steady: %d of %d callbacks could be handed over at that rate: %.0f each second is more "+
-			"than this generator, over %d connections, gets accepted.", n, s.n, b.plan.rate,
-			b.plan.Concurrency)
+		b.note("steady: only %d of %d callbacks were submitted: the rate of %.0f/s is too high for %d "+
+			"connections.", n, s.n, b.plan.rate, b.plan.Concurrency)
 	}
 	return nil
 }
 
-// delayed measures how late callbacks come that fall due one after the other, and that none comes early.
+// delayed measures the lateness of callbacks that fall due one after the other, and counts early ones.
 func (b *bench) delayed(ctx context.Context) error {
-	s := b.take(b.plan.delayed())
+	s := b.nextSpan(b.plan.delayed())
 	begin := time.Duration(0)
 	due := func(i int) time.Time { return b.serverTime(begin + b.plan.interval(i)) }
 	at := func(i int) time.Duration { return b.ownTime(due(i)) }
 	work, err := b.during(ctx, delayedPhase, s.n, &b.receiver.arrivals, func() error {
-		begin = b.now() + b.ahead(s.n)
+		begin = b.now() + b.leadTime(s.n)
 		l := b.backlogLoad(s)
-		l.due, l.until = due, func(i int) time.Duration { return at(i) - hurry }
+		l.due, l.until = due, func(i int) time.Duration { return at(i) - dueMargin }
 		if _, err := b.gen.send(ctx, l); err != nil {
 			return err
 		}
@@ -335,23 +334,23 @@ func (b *bench) delayed(ctx context.Context) error {
 		return arrived - at(i-s.first)
 	})
 	_, precision := b.gen.clock.ahead()
-	f := &delayedFigures{workFigures: work.work(n), Early: earlier(late, precision),
+	f := &delayedFigures{workFigures: work.work(n), Early: countEarly(late, precision),
 		LatenessMs: quantilesOf(late)}
-	b.report.Phases.Delayed, b.report.Books.Early = f, f.Early
+	b.report.Phases.Delayed, b.report.Tally.Early = f, f.Early
 	b.noteSlow("delayed", n, s.n)
 	return nil
 }
 
-// noteSlow notes that not all could be handed over in time.
+// noteSlow adds a note if not all callbacks were accepted in time.
 func (b *bench) noteSlow(phase string, n, of int) {
 	if n < of {
-		b.note("%s: %d of %d callbacks could be handed over before they fell due: it went slower than in "+
-			"the warm-up.", phase, n, of)
+		b.note("%s: only %d of %d callbacks were accepted before they fell due: the server was slower than "+
+			"in the warm-up.", phase, n, of)
 	}
 }
 
-// earlier counts those that came before they were due, beyond what the clocks leave open.
-func earlier(lateness []time.Duration, precision time.Duration) (n int) {
+// countEarly counts arrivals before the due time by more than the precision of the clocks.
+func countEarly(lateness []time.Duration, precision time.Duration) (n int) {
 	for _, d := range lateness {
 		if d < -precision {
 			n++

@@ -19,44 +19,46 @@ import (
 
 // BenchCommand measures a server.
 type BenchCommand struct {
-	Server  string `group:"A running server:" placeholder:"URL" help:"Measure the server at this address. Default: one that bench starts for itself; DISPATCHER_SERVER does not count here."`
-	Key     string `group:"A running server:" placeholder:"KEY" help:"API key for --server (better in DISPATCHER_KEY; the other commands' ways work too)."`
-	DataDir string `group:"A running server:" placeholder:"DIR" help:"Data directory of the server, if it is on this machine, for its admin key. Default: ./dispatcher-data."`
-	Yes     bool   `help:"Go on although the server, or the database, has callbacks of its own."`
+	Server  string `group:"A running server:" placeholder:"URL" help:"URL of the server to measure. Default: bench starts its own server. DISPATCHER_SERVER is ignored."`
+	Key     string `group:"A running server:" placeholder:"KEY" help:"API key for --server (better in DISPATCHER_KEY, or as for the other commands)."`
+	DataDir string `group:"A running server:" placeholder:"DIR" help:"Data directory of a server on this machine, to read its admin key. Default: ./dispatcher-data."`
+	Yes     bool   `help:"Continue even if the server or the database already has callbacks."`
 
-	DatabaseURL string `group:"A server of its own:" placeholder:"URL" help:"PostgreSQL to work in, in a schema that is made for it and dropped at the end. Default: SQLite in a temporary directory."`
-	RedisURL    string `group:"A server of its own:" placeholder:"URL" help:"Redis for the index, under a prefix of its own that is removed at the end. Default: the index in the server's process."`
-	TempDir     string `group:"A server of its own:" placeholder:"DIR" help:"Where the temporary directory is made: the disk that is measured. Default: the system's."`
+	DatabaseURL string `group:"A server of its own:" placeholder:"URL" help:"PostgreSQL to use, in a new schema that is dropped at the end. Default: SQLite in a temporary directory."`
+	RedisURL    string `group:"A server of its own:" placeholder:"URL" help:"Redis for the index, with a new prefix whose keys are removed at the end. Default: the embedded index."`
+	TempDir     string `group:"A server of its own:" placeholder:"DIR" help:"Parent of the temporary directory. It decides which disk is measured. Default: the system's."`
 
-	Phases      []string `default:"accept,drain,steady,delayed" placeholder:"PHASE" help:"What to measure. Default: accept,drain,steady,delayed."`
+	Phases      []string `default:"accept,drain,steady,delayed" placeholder:"PHASE" help:"Phases to measure. Default: accept,drain,steady,delayed."`
 	Count       *int     `short:"n" placeholder:"N" help:"Callbacks of accept and drain. Default: 10000; with --server 1000."`
-	Concurrency int      `default:"64" placeholder:"N" help:"Connections that hand callbacks over; a server of its own also sends so many at once. Default: 64."`
-	Batch       int      `default:"1" placeholder:"N" help:"Callbacks a request in accept. Default: 1."`
+	Concurrency int      `default:"64" placeholder:"N" help:"Connections that submit callbacks; bench's own server also sends this many at once. Default: 64."`
+	Batch       int      `default:"1" placeholder:"N" help:"Callbacks per request in accept. Default: 1."`
 	Rate        string   `placeholder:"N/s" help:"Rate of steady and delayed. Default: 500/s; with --server 100/s."`
 	Duration    string   `default:"10s" placeholder:"DURATION" help:"Length of steady; delayed takes half of it. Default: 10s."`
 	Size        int      `default:"512" placeholder:"BYTES" help:"Size of a body. Default: 512."`
 
-	Listen   string `default:"127.0.0.1:0" group:"The receiver:" placeholder:"ADDR" help:"Address here on which bench receives. Default: a free port of 127.0.0.1."`
-	Receiver string `group:"The receiver:" placeholder:"URL" help:"Address under which the server reaches --listen, if that is another one."`
-	Delay    string `default:"0s" group:"The receiver:" placeholder:"DURATION" help:"Wait so long before each answer. Default: 0s."`
+	Listen   string `default:"127.0.0.1:0" group:"The receiver:" placeholder:"ADDR" help:"Address on which bench receives. Default: a free port of 127.0.0.1."`
+	Receiver string `group:"The receiver:" placeholder:"URL" help:"URL under which the server reaches --listen, if it differs."`
+	Delay    string `default:"0s" group:"The receiver:" placeholder:"DURATION" help:"Delay of each response. Default: 0s."`
 
-	Timeout string `default:"30s" placeholder:"DURATION" help:"How long nothing may arrive before what is missing counts as lost. Default: 30s."`
-	JSON    bool   `help:"Print one JSON object for machines; docs/guide/bench.md explains its fields."`
+	Timeout string `default:"30s" placeholder:"DURATION" help:"Missing callbacks count as lost if nothing arrives for this long. Default: 30s."`
+	JSON    bool   `help:"Print one JSON object; docs/guide/bench.md explains its fields."`
 }
 
-// Help is what bench --help says below the flags' summary.
+// Help is the text below the summary of bench --help.
 func (*BenchCommand) Help() string {
-	return "accept: callbacks that are not due yet are handed over as fast as the connections allow. " +
-		"drain: a backlog that falls due at one time is sent. " +
-		"steady: callbacks come at a rate and are sent at once. delayed: callbacks fall due one after the other; none may arrive early.\n\n" +
-		"Everything is sent to a receiver within bench, in a lane of its own (bench-…), with the lane's name as ref. Every callback that was accepted must arrive: " +
-		"if one does not, or arrives early or changed, the exit code is 1.\n\n" +
-		"On a running server the callbacks stay in the history; nothing stays open. A server that has callbacks of its own is measured only with --yes. " +
+	return "accept: submit callbacks that are not due yet as fast as the connections allow. " +
+		"drain: send a backlog that falls due at one time. " +
+		"steady: submit callbacks at a rate; they are sent at once. " +
+		"delayed: callbacks fall due one after the other; none may arrive early.\n\n" +
+		"All callbacks go to a receiver in bench, in a new lane (bench-…) with the lane's name as ref. " +
+		"Each accepted callback must arrive: if one is missing, early or changed, the exit code is 1.\n\n" +
+		"On a running server the callbacks stay in the history, but none stays open. A server that already " +
+		"has callbacks is measured only with --yes. " +
 		"The server must be allowed to send to the receiver (egress_allow).\n\n" +
-		"Ctrl-C ends it in order: what is open is canceled, what was made for the run is removed."
+		"After Ctrl-C bench cancels its open callbacks and removes everything that it created."
 }
 
-// Run measures, prints, and ends with 1 if anything that was accepted did not arrive as it should.
+// Run measures and prints the report. The exit code is 1 if an accepted callback did not arrive correctly.
 func (cmd *BenchCommand) Run(ctx context.Context, c *console.Console) error {
 	plan, err := cmd.plan(time.Now())
 	if err != nil {
@@ -76,17 +78,18 @@ func (cmd *BenchCommand) Run(ctx context.Context, c *console.Console) error {
 	default:
 		b.report.Error = err.Error()
 	}
-	shown := b.show(cmd.JSON)
+	printed := b.print(cmd.JSON)
 	if err == nil {
-		err = shown
+		err = printed
 	}
 	return err
 }
 
-// A benchPlan is what the flags ask for, judged.
+// benchPlan has the checked and parsed flags.
 type benchPlan struct {
 	*BenchCommand
-	// run names this run: the lane and the ref of all its callbacks, and the start of what is made for it.
+	// run is the name of this run: the lane and the ref of its callbacks, and part of the names of what it
+	// creates.
 	run                      string
 	phases                   []string
 	count                    int
@@ -94,7 +97,7 @@ type benchPlan struct {
 	duration, delay, timeout time.Duration
 }
 
-// The phases, in their order.
+// Phases in their order.
 const (
 	acceptPhase  = "accept"
 	drainPhase   = "drain"
@@ -102,21 +105,21 @@ const (
 	delayedPhase = "delayed"
 )
 
-// Limits of a run: what the books of one process hold, what the API takes, and what a receiver may be waited
-// for.
+// Limits of a run. They follow from the memory of one process, the limits of the API, and the timeout of the
+// receiver's responses.
 const (
 	maxBenchCount       = 1_000_000
 	maxBenchServerCount = 100_000
 	maxBenchConcurrency = 4096
 	maxBenchRate        = 100_000
-	leastBenchSize      = 16
-	mostBenchSize       = 256 << 10
-	mostBenchBatch      = 1000
-	mostBenchRequest    = 12 << 20
-	mostBenchDelay      = 45 * time.Second
+	minBenchSize        = 16
+	maxBenchSize        = 256 << 10
+	maxBenchBatch       = 1000
+	maxBenchRequest     = 12 << 20
+	maxBenchDelay       = 45 * time.Second
 )
 
-// plan judges the flags.
+// plan checks and parses the flags.
 func (cmd *BenchCommand) plan(now time.Time) (*benchPlan, error) {
 	p := &benchPlan{
 		BenchCommand: cmd, count: 10_000, rate: 500,
@@ -129,22 +132,22 @@ func (cmd *BenchCommand) plan(now time.Time) (*benchPlan, error) {
 		p.count = *cmd.Count
 	}
 	wrong := &console.UsageError{}
-	p.judgePhases(wrong.Add)
-	p.judgeNumbers(wrong.Add)
-	p.judgePlaces(wrong.Add)
+	p.checkPhases(wrong.Add)
+	p.checkNumbers(wrong.Add)
+	p.checkCombinations(wrong.Add)
 	if len(wrong.Lines) > 0 {
 		return nil, wrong
 	}
 	return p, nil
 }
 
-// judgePhases puts the phases in their order.
-func (p *benchPlan) judgePhases(refuse func(string, ...any)) {
+// checkPhases checks the phases and sorts them.
+func (p *benchPlan) checkPhases(refuse func(string, ...any)) {
 	all := []string{acceptPhase, drainPhase, steadyPhase, delayedPhase}
 	for _, written := range p.Phases {
 		name := strings.TrimSpace(written)
 		if !slices.Contains(all, name) {
-			refuse("--phases: %q is none of %s", name, strings.Join(all, ", "))
+			refuse("--phases: %q is not one of %s", name, strings.Join(all, ", "))
 		}
 		p.phases = append(p.phases, name)
 	}
@@ -154,11 +157,11 @@ func (p *benchPlan) judgePhases(refuse func(string, ...any)) {
 	}
 }
 
-// judgeNumbers reads and bounds everything that is counted.
-func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
+// checkNumbers parses and limits all numbers and durations.
+func (p *benchPlan) checkNumbers(refuse func(string, ...any)) {
 	most := maxBenchCount
 	if p.Server != "" {
-		most = maxBenchServerCount // what one lane of a server in use is searched for
+		most = maxBenchServerCount // limits the searches in a lane of a server in use
 	}
 	between := func(flag string, value, least, most int) {
 		if value < least || value > most {
@@ -167,10 +170,10 @@ func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
 	}
 	between("count", p.count, 1, most)
 	between("concurrency", p.Concurrency, 1, maxBenchConcurrency)
-	between("batch", p.Batch, 1, mostBenchBatch)
-	between("size", p.Size, leastBenchSize, mostBenchSize)
-	if p.Batch*(p.Size+600) > mostBenchRequest {
-		refuse("--batch: %d bodies of %d bytes are more than a request may have", p.Batch, p.Size)
+	between("batch", p.Batch, 1, maxBenchBatch)
+	between("size", p.Size, minBenchSize, maxBenchSize)
+	if p.Batch*(p.Size+600) > maxBenchRequest {
+		refuse("--batch: %d bodies of %d bytes do not fit into one request", p.Batch, p.Size)
 	}
 	if rate, err := remote.ParseRate(p.Rate); err != nil {
 		refuse("--rate: %s", err)
@@ -186,70 +189,71 @@ func (p *benchPlan) judgeNumbers(refuse func(string, ...any)) {
 		return d
 	}
 	p.duration = length("duration", p.Duration, time.Second, time.Hour)
-	p.delay = length("delay", p.Delay, 0, mostBenchDelay)
+	p.delay = length("delay", p.Delay, 0, maxBenchDelay)
 	p.timeout = length("timeout", p.Timeout, time.Second, time.Hour)
 	if p.delay >= p.timeout {
 		refuse("--timeout: %s is not longer than --delay", schedule.FormatDuration(p.timeout))
 	}
 	if p.rate > maxBenchRate || p.steady() > most || p.steady() < 1 {
-		refuse("--rate: %g each second for %s are not between 1 and %d callbacks", p.rate,
+		refuse("--rate: %g per second for %s is not between 1 and %d callbacks", p.rate,
 			schedule.FormatDuration(p.duration), most)
 	}
 }
 
-// judgePlaces judges what goes with what.
-func (p *benchPlan) judgePlaces(refuse func(string, ...any)) {
-	together := func(what string, given bool, with string) {
-		if given {
-			refuse("--%s goes with %s only", what, with)
+// checkCombinations checks flags that need or exclude each other, and addresses.
+func (p *benchPlan) checkCombinations(refuse func(string, ...any)) {
+	needs := func(flag string, missing bool, what string) {
+		if missing {
+			refuse("--%s needs %s", flag, what)
 		}
 	}
 	running := p.Server != ""
 	for _, own := range []struct{ flag, value string }{
 		{"database-url", p.DatabaseURL}, {"redis-url", p.RedisURL}, {"temp-dir", p.TempDir},
 	} {
-		together(own.flag, running && own.value != "", "a server of bench's own, not with --server")
+		if running && own.value != "" {
+			refuse("--%s and --server exclude each other", own.flag)
+		}
 	}
-	together("key", !running && p.Key != "", "--server")
-	together("data-dir", !running && p.DataDir != "", "--server")
-	together("receiver", p.Receiver != "" && p.Listen == "127.0.0.1:0",
-		"--listen, the address here that it leads to,")
+	needs("key", !running && p.Key != "", "--server")
+	needs("data-dir", !running && p.DataDir != "", "--server")
+	needs("receiver", p.Receiver != "" && p.Listen == "127.0.0.1:0", "--listen, the address that it leads to")
 	if err := config.CheckAddress(p.Listen); err != nil {
 		refuse("--listen: %s", err)
 	} else if host, _, _ := net.SplitHostPort(p.Listen); p.Receiver == "" &&
 		(host == "" || net.ParseIP(host).IsUnspecified()) {
-		refuse("--listen %s needs --receiver, the address under which the server reaches it", p.Listen)
+		refuse("--listen %s needs --receiver, the URL under which the server reaches it", p.Listen)
 	}
 	if u, err := url.Parse(p.Receiver); p.Receiver != "" &&
 		(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil ||
 			u.RawQuery != "") {
-		refuse("--receiver is not an address of the form http://host:port")
+		refuse("--receiver is not a URL such as http://host:port")
 	}
 	if strings.HasPrefix(p.DatabaseURL, "sqlite:") {
-		refuse("--database-url: SQLite needs none; --temp-dir names the disk that its file is made on")
+		refuse("--database-url: leave it out for SQLite; --temp-dir chooses its disk")
 	}
 }
 
-// interval is how long after the first callback of steady or delayed another one comes.
+// interval is the time between the first and the i-th callback of steady or delayed.
 func (p *benchPlan) interval(i int) time.Duration {
 	return time.Duration(i) * time.Duration(float64(time.Second)/p.rate)
 }
 
-// has says whether the plan has a phase.
+// has reports whether the plan has a phase.
 func (p *benchPlan) has(phase string) bool { return slices.Contains(p.phases, phase) }
 
-// steady and delayed are how many callbacks those phases have; warm is how many go before everything, greet
-// how many before those, one after the other.
+// steady and delayed are the numbers of callbacks of these phases. warm is that of the warm-up after the
+// probes.
 func (p *benchPlan) steady() int  { return int(p.rate * p.duration.Seconds()) }
 func (p *benchPlan) delayed() int { return max(1, p.steady()/2) }
 func (p *benchPlan) warm() int    { return min(max(p.count/5, 1), 1000) }
 
-// greet is how many callbacks go before everything else, one after the other.
-const greet = 10
+// probes is how many callbacks are submitted first, one after the other.
+const probes = 10
 
-// total is the most callbacks that the plan hands over.
+// total is the maximum number of callbacks of the plan.
 func (p *benchPlan) total() int {
-	n := greet + p.warm()
+	n := probes + p.warm()
 	if p.has(acceptPhase) || p.has(drainPhase) {
 		n += p.count
 	}
@@ -262,7 +266,7 @@ func (p *benchPlan) total() int {
 	return n
 }
 
-// settings are the plan as the report shows it.
+// settings returns the plan for the report.
 func (p *benchPlan) settings() benchSettings {
 	return benchSettings{
 		Phases: p.phases, Count: p.count, Concurrency: p.Concurrency, BatchSize: p.Batch,
@@ -272,7 +276,7 @@ func (p *benchPlan) settings() benchSettings {
 	}
 }
 
-// newBench returns a run that has not begun.
+// newBench returns a run that has not started.
 func newBench(c *console.Console, p *benchPlan) *bench {
 	return &bench{c: c, plan: p, report: benchReport{
 		Version: c.Version, StartedAt: time.Now().UTC().Truncate(time.Millisecond), Run: p.run,

@@ -26,7 +26,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A line of quantiles.txt is how many times there are, 1 ms, 2 ms and so on, or the times themselves.
+// TestQuantiles reads lines of quantiles.txt: a number n for the times 1 ms to n ms, or the times themselves.
 func TestQuantiles(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/lines/quantiles.txt", func(line string) string {
@@ -48,7 +48,7 @@ func TestQuantiles(t *testing.T) {
 	})
 }
 
-// planOf is the plan of a command line.
+// planOf returns the plan of a command line.
 func planOf(t *testing.T, args ...string) (*benchPlan, error) {
 	t.Helper()
 	var grammar struct {
@@ -71,8 +71,8 @@ func TestBenchPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own.count != 10_000 || own.rate != 500 || own.total() != greet+1000+10_000+5000+2500 {
-		t.Errorf("by itself: %+v", own)
+	if own.count != 10_000 || own.rate != 500 || own.total() != probes+1000+10_000+5000+2500 {
+		t.Errorf("own server: %+v", own)
 	}
 	other, err := planOf(t, "--server", "http://h:1", "--phases", "steady, accept", "--duration", "4s")
 	if err != nil {
@@ -80,18 +80,18 @@ func TestBenchPlans(t *testing.T) {
 	}
 	if other.count != 1000 || other.rate != 100 ||
 		!slices.Equal(other.phases, []string{acceptPhase, steadyPhase}) ||
-		other.total() != greet+200+1000+400 {
-		t.Errorf("against a server: %+v", other)
+		other.total() != probes+200+1000+400 {
+		t.Errorf("running server: %+v", other)
 	}
 	if own.run == other.run || !strings.HasPrefix(own.run, "bench-") || len(schemaPrefix+own.run) > 63 ||
 		len("dispatcher-"+own.run) > 64 {
-		t.Errorf("the runs are called %s and %s", own.run, other.run)
+		t.Errorf("the names of the runs are %s and %s", own.run, other.run)
 	}
 }
 
-func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
+func TestBenchRefusesWrongSettings(t *testing.T) {
 	t.Parallel()
-	// What a server would refuse, bench refuses with the same words, before anything is made.
+	// bench refuses wrong settings with the server's messages, before it creates anything.
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"--database-url=mysql://h/d": "setting database_url",
 		"--redis-url=redis:/h": "setting redis_url"} {
@@ -102,17 +102,17 @@ func TestBenchRefusesWhatCannotBeMeant(t *testing.T) {
 	cmdtest.IsEmpty(t, dir)
 }
 
-// Every field that --json may print stands in the document, and the document names no other. There "phases.*"
-// stands for any phase.
+// TestEveryFieldOfTheReportIsDocumented compares the fields of --json with docs/guide/bench.md. There
+// "phases.*" stands for each phase.
 func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../../../docs/guide/bench.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]bool{} // and whether there is such a field
+	documented := map[string]bool{} // the value: the field exists
 	for line := range strings.Lines(string(doc)) {
-		// A row of the table of fields begins with one or several of them.
+		// A row of the table of fields starts with one or more names.
 		if cells := strings.Split(line, "|"); len(cells) == 4 &&
 			strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
 			for name := range strings.SplitSeq(cells[1], ",") {
@@ -148,7 +148,7 @@ func TestEveryFieldOfTheReportIsDocumented(t *testing.T) {
 	walk(reflect.TypeFor[benchReport](), "")
 	for name, found := range documented {
 		if !found {
-			t.Errorf("docs/guide/bench.md explains %s, which there is not", name)
+			t.Errorf("docs/guide/bench.md explains %s, which does not exist", name)
 		}
 	}
 }
@@ -158,9 +158,9 @@ func has(set map[string]bool, name string) bool {
 	return ok
 }
 
-// A line of clocks.txt has, of each callback, when it was created by the server's clock, sent and answered,
-// in milliseconds.
-func TestTheServersClock(t *testing.T) {
+// TestServerClock reads lines of clocks.txt. Each callback has its creation time by the server's clock, and
+// when it was sent and answered, in milliseconds.
+func TestServerClock(t *testing.T) {
 	t.Parallel()
 	at := func(ms float64) time.Time { return time.UnixMilli(1_700_000_000_000).Add(time.Duration(ms * 1e6)) }
 	transcript.Run(t, "testdata/lines/clocks.txt", func(line string) string {
@@ -173,23 +173,23 @@ func TestTheServersClock(t *testing.T) {
 			clock.observe(at(created), at(sent), at(came))
 		}
 		by, precision := clock.ahead()
-		return fmt.Sprintf("%s ahead, to within %s", by, precision)
+		return fmt.Sprintf("%s ahead, ± %s", by, precision)
 	})
 }
 
-// Early is what came before it was due by more than the clocks leave open; nothing else.
-func TestEarlyOnes(t *testing.T) {
+// TestCountEarly counts only arrivals that are early by more than the precision of the clocks.
+func TestCountEarly(t *testing.T) {
 	t.Parallel()
 	late := []time.Duration{-3 * time.Millisecond, -time.Millisecond, 0, 5 * time.Millisecond}
 	for precision, want := range map[time.Duration]int{0: 2, time.Millisecond: 1, 10 * time.Millisecond: 0} {
-		if got := earlier(late, precision); got != want {
-			t.Errorf("to within %s %d are early, not %d", precision, got, want)
+		if got := countEarly(late, precision); got != want {
+			t.Errorf("with precision %s, %d are early, not %d", precision, got, want)
 		}
 	}
 }
 
-// The receiver's ledger tells first arrivals from repeats, changed bodies and strangers.
-func TestTheBenchsLedger(t *testing.T) {
+// TestReceiverLedger checks first and repeated arrivals, changed bodies and unknown paths.
+func TestReceiverLedger(t *testing.T) {
 	t.Parallel()
 	p, err := planOf(t, "-n", "10", "--size", "40", "--duration", "1s")
 	if err != nil {
@@ -203,7 +203,7 @@ func TestTheBenchsLedger(t *testing.T) {
 	if len(r.body) != 40 || !json.Valid(r.body) {
 		t.Errorf("the body is %d bytes, not 40: %s", len(r.body), r.body)
 	}
-	come := func(path string, body []byte) int {
+	receive := func(path string, body []byte) int {
 		rec := httptest.NewRecorder()
 		r.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
 		return rec.Code
@@ -223,8 +223,8 @@ func TestTheBenchsLedger(t *testing.T) {
 		{"/", r.body, 404}, {"/other-run/1", r.body, 404}, {path(-1), r.body, 404},
 		{path(len(r.ids)), r.body, 404}, {path(7), r.body, 200},
 	} {
-		if code := come(step.path, step.body); code != step.want {
-			t.Errorf("%s was answered with %d, not %d", step.path, code, step.want)
+		if code := receive(step.path, step.body); code != step.want {
+			t.Errorf("%s got %d, not %d", step.path, code, step.want)
 		}
 	}
 	all := span{0, 10}
@@ -235,14 +235,13 @@ func TestTheBenchsLedger(t *testing.T) {
 		t.Errorf("%d repeated, %d changed, %d strange, %d arrivals", r.repeated.Load(), r.changed.Load(),
 			r.strange.Load(), r.arrivals.Load())
 	}
-	if times := r.times(all, func(_ int, at time.Duration) time.Duration {
-		return at
-	}); len(times) != 3 || r.last(all) != slices.Max(times) {
+	times := r.times(all, func(_ int, at time.Duration) time.Duration { return at })
+	if len(times) != 3 || r.last(all) != slices.Max(times) {
 		t.Errorf("times %v, the last %s", times, r.last(all))
 	}
 }
 
-// clientOf is a client of a server without a wire.
+// clientOf returns a client that calls a handler without a network.
 func clientOf(t *testing.T, server http.HandlerFunc) *remote.Client {
 	t.Helper()
 	term := program.Terminal()
@@ -254,8 +253,8 @@ func clientOf(t *testing.T, server http.HandlerFunc) *remote.Client {
 	return cl
 }
 
-// A loader hands over to a server that answers each request with the next status, the last one again and
-// again. No wire is between them.
+// loader returns a generator whose server responds with the next status to each request, and repeats the last
+// one. There is no network.
 func loader(t *testing.T, statuses ...int) *generator {
 	t.Helper()
 	p, err := planOf(t, "-n", "10", "--concurrency", "2")
@@ -277,23 +276,25 @@ func loader(t *testing.T, statuses ...int) *generator {
 		w.WriteHeader(statuses[min(int(seen.Add(1)), len(statuses))-1])
 		cmdtest.Respond(t, w, answer)
 	})
-	wireless := cl.HTTP.Transport
+	inProcess := cl.HTTP.Transport
 	g, err := newGenerator(cl, r, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl.HTTP.Transport = wireless
+	cl.HTTP.Transport = inProcess
 	return g
 }
 
-// One refusal ends a load, and what was not accepted is not counted.
-func TestARefusedCallbackEndsTheLoad(t *testing.T) {
+// TestRefusedCallbackEndsTheLoad checks that only accepted callbacks are counted.
+func TestRefusedCallbackEndsTheLoad(t *testing.T) {
 	t.Parallel()
 	for batch, tc := range map[int]struct {
 		status int
 		want   string
-	}{1: {http.StatusForbidden, "403"}, 2: {http.StatusMultiStatus,
-		"a callback of a batch was refused: SQL is down (503)"}} {
+	}{
+		1: {http.StatusForbidden, "403"},
+		2: {http.StatusMultiStatus, "the server refused a callback of a batch: SQL is down (503)"},
+	} {
 		g := loader(t, tc.status)
 		_, err := g.send(t.Context(), load{span: span{0, 2}, batch: batch})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -305,8 +306,9 @@ func TestARefusedCallbackEndsTheLoad(t *testing.T) {
 	}
 }
 
-// A server that is too busy is asked again, and that is counted; what it took is in the time of the request.
-func TestABusyServerIsAskedAgain(t *testing.T) {
+// TestBusyServerIsRetried checks that refusals are counted and that the retries are part of the request's
+// time.
+func TestBusyServerIsRetried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := loader(t, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusAccepted)
@@ -320,19 +322,19 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		defer cancel()
 		_, err = loader(t, http.StatusServiceUnavailable).send(ctx, load{span: span{0, 1}})
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an end in the middle of it: %v", err)
+			t.Errorf("interrupted retries: %v", err)
 		}
 	})
 }
 
-// What bounded a phase is said only as far as it can be told.
-func TestBenchSaysWhatBoundAPhase(t *testing.T) {
+// TestNoteLimits checks the notes on what limited a phase.
+func TestNoteLimits(t *testing.T) {
 	t.Parallel()
-	transcript.Run(t, "testdata/lines/bounds.txt", func(line string) string {
+	transcript.Run(t, "testdata/lines/limits.txt", func(line string) string {
 		given := map[string]*float64{}
 		for word := range strings.FieldsSeq(line) {
 			name, text, _ := strings.Cut(word, "=")
-			value, _ := strconv.ParseFloat(text, 64) // a word without a value is 0
+			value, _ := strconv.ParseFloat(text, 64) // 0 for a word without a value
 			given[name] = &value
 		}
 		value := func(name string) float64 { return *cmp.Or(given[name], new(float64)) }
@@ -344,35 +346,35 @@ func TestBenchSaysWhatBoundAPhase(t *testing.T) {
 		b := newBench(&program.Terminal().Console, p)
 		b.report.Machine.CPUs = 2
 		if given["running"] == nil {
-			b.own = &ownPlace{}
+			b.env = &environment{}
 		}
 		b.report.Phases.Drain = &drainFigures{
 			workFigures: workFigures{ServerCPUsBusy: given["server"], OwnCPUsBusy: given["mine"],
 				MachineIdleShare: given["idle"]},
 			DeliveredPerSecond: value("rate"), MostAtOnce: int(value("at_once")),
 		}
-		b.bounds()
+		b.noteLimits()
 		return strings.Join(b.report.Notes, "\n")
 	})
 }
 
-func TestAStretchOfWork(t *testing.T) {
+func TestMeasurementWork(t *testing.T) {
 	t.Parallel()
 	used := func(ms time.Duration) serverUsage { return serverUsage{Known: true, CPU: ms * time.Millisecond} }
-	s := stretch{
+	s := measurement{
 		began: sample{server: used(100), own: used(10), idle: 50, all: 1000},
 		ended: sample{server: used(1100), own: used(510), idle: 150, all: 1400},
 		done:  sample{server: used(1300), own: used(610)},
 		took:  2 * time.Second,
 	}
-	untold := s
-	untold.ended.own.Known, untold.done.own.Known, untold.began.server.Known = false, false, false
+	unknown := s
+	unknown.ended.own.Known, unknown.done.own.Known, unknown.began.server.Known = false, false, false
 	for want, got := range map[string]workFigures{
 		`{"callbacks":400,"took_seconds":2,"server_cpu_seconds_per_1000":3,"own_cpu_seconds_per_1000":1.5,` +
 			`"server_cpus_busy":0.5,"own_cpus_busy":0.25,"machine_idle_share":0.25}`: s.work(400),
-		// What the system does not tell is left out, and nothing is divided by nothing.
-		`{"callbacks":400,"took_seconds":2,"machine_idle_share":0.25}`: untold.work(400),
-		`{"callbacks":0,"took_seconds":2}`:                             untold.work(0),
+		// Unknown figures are left out, and nothing is divided by zero.
+		`{"callbacks":400,"took_seconds":2,"machine_idle_share":0.25}`: unknown.work(400),
+		`{"callbacks":0,"took_seconds":2}`:                             unknown.work(0),
 	} {
 		if text, err := json.Marshal(got); err != nil || string(text) != want {
 			t.Errorf("took %s (%v), not %s", text, err, want)
@@ -380,34 +382,34 @@ func TestAStretchOfWork(t *testing.T) {
 	}
 }
 
-// Everything may have arrived and still be wrong.
-func TestBenchJudges(t *testing.T) {
+// TestCheckResult finds errors of callbacks that all arrived.
+func TestCheckResult(t *testing.T) {
 	t.Parallel()
 	for want, tc := range map[string]struct {
 		dead           string
 		early, changed int
 	}{
 		"": {},
-		"2 callbacks arrived before they were due":         {early: 2},
-		"3 arrivals had other bytes than were handed over": {changed: 3},
+		"2 callbacks arrived before they were due":   {early: 2},
+		"3 arrivals had another body than submitted": {changed: 3},
 		"cb_7 arrived and ended dead exhausted": {
 			dead: `{"id":"cb_7","state":"dead","reason":"exhausted"}`},
 	} {
 		b := newBench(&program.Terminal().Console, &benchPlan{BenchCommand: &BenchCommand{}, run: "bench-1"})
 		b.cl = clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 			if !strings.Contains(r.URL.RequestURI(), "ref=bench-1") {
-				t.Errorf("asked for %s", r.URL)
+				t.Errorf("requested %s", r.URL)
 			}
 			cmdtest.Respond(t, w, `{"data":[`+tc.dead+`]}`)
 		})
-		b.receiver, b.report.Books.Early = &benchReceiver{}, tc.early
+		b.receiver, b.report.Tally.Early = &benchReceiver{}, tc.early
 		b.receiver.changed.Store(int64(tc.changed))
 		got := ""
-		if err := b.judge(t.Context()); err != nil {
+		if err := b.checkResult(t.Context()); err != nil {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("judged %q, not %q", got, want)
+			t.Errorf("found %q, not %q", got, want)
 		}
 	}
 }

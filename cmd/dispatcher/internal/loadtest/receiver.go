@@ -20,32 +20,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/listen"
 )
 
-// A benchReceiver answers everything with 200, and keeps the ledger of one run: when each callback was handed
-// over, when it was accepted, and when it arrived. Callbacks are known by their number in the run, which
-// stands at the end of their path.
+// benchReceiver responds with 200 to everything and is the ledger of a run: when each callback was submitted,
+// accepted, and received. The last part of a path is the number of the callback in the run.
 type benchReceiver struct {
 	listener net.Listener
-	// base is the address under which the server reaches it; run is the first part of every path.
+	// base is the URL under which the server reaches the receiver; run is the first part of every path.
 	base, run string
 	body      []byte
 	delay     time.Duration
 
-	// Times are counted from began, on this process's monotonic clock.
+	// Times are relative to began, on this process's monotonic clock.
 	began time.Time
-	// ids, started and accepted are written by the one who hands the callback over, before others are told;
-	// an empty id was not accepted.
+	// The goroutine that submits a callback writes its ids, started and accepted before others read them. An
+	// empty id means that it was not accepted.
 	ids               []string
 	started, accepted []time.Duration
-	// arrived is when each came first, in nanoseconds; zero: not yet.
+	// arrived is the time of the first arrival in nanoseconds; zero: not yet.
 	arrived []atomic.Int64
 
-	arrivals                   atomic.Int64 // callbacks that came
+	arrivals                   atomic.Int64 // callbacks that arrived
 	repeated, changed, strange atomic.Int64
-	// inside is how many requests are being answered, most the most of them since it was last set to zero.
+	// inside is the number of requests that are being processed; most is its maximum since most was last set
+	// to zero.
 	inside, most atomic.Int64
 }
 
-// openBenchReceiver listens. Its ledger has room for the whole plan.
+// openBenchReceiver listens. Its ledger has room for all callbacks of the plan.
 func openBenchReceiver(p *benchPlan) (*benchReceiver, error) {
 	listener, err := net.Listen("tcp", p.Listen)
 	if err != nil {
@@ -60,13 +60,13 @@ func openBenchReceiver(p *benchPlan) (*benchReceiver, error) {
 	}, nil
 }
 
-// BenchBody is the body of every callback: JSON of exactly so many bytes, at least 16.
+// BenchBody is the body of every callback: JSON of exactly size bytes, at least 16.
 func BenchBody(size int) []byte {
 	const head, tail = `{"filler":"`, `"}`
 	return []byte(head + strings.Repeat("x", size-len(head)-len(tail)) + tail)
 }
 
-// host is the receiver's host as the server's guard sees it.
+// host is the receiver's host, for the server's egress_allow.
 func (r *benchReceiver) host() string {
 	u, err := url.Parse(r.base)
 	if err != nil {
@@ -75,17 +75,17 @@ func (r *benchReceiver) host() string {
 	return u.Hostname()
 }
 
-// path is the address of one callback.
+// path is the URL of one callback.
 func (r *benchReceiver) path(number int) string {
 	return r.base + "/" + r.run + "/" + strconv.Itoa(number)
 }
 
-// serve answers until ctx ends.
+// serve runs the receiver until ctx ends.
 func (r *benchReceiver) serve(ctx context.Context) error {
 	return listen.ServeUntilDone(ctx, r.listener, r)
 }
 
-// ServeHTTP writes the arrival into the ledger and answers 200, after the delay.
+// ServeHTTP records the arrival and responds with 200 after the delay.
 func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	at := time.Since(r.began)
 	now := r.inside.Add(1)
@@ -96,7 +96,7 @@ func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(req.Body, int64(len(r.body))+1))
 	switch {
 	case err != nil:
-		// Whoever broke off comes again; this was no arrival.
+		// The server retries a request that broke off; it is no arrival.
 		http.Error(w, "the body could not be read", http.StatusBadRequest)
 		return
 	case !ours:
@@ -115,14 +115,14 @@ func (r *benchReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// number returns the callback that a path is of.
+// number returns the number of the callback of a path, and whether it is one of this run.
 func (r *benchReceiver) number(address string) (int, bool) {
 	dir, digits := path.Split(address)
 	n, err := strconv.Atoi(digits)
 	return n, err == nil && strings.HasSuffix(dir, "/"+r.run+"/") && n >= 0 && n < len(r.ids)
 }
 
-// A span is callbacks that go together: those numbered from first, so many.
+// span is n callbacks, numbered from first.
 type span struct{ first, n int }
 
 // each calls f for every accepted callback of the span.
@@ -134,13 +134,13 @@ func (r *benchReceiver) each(s span, f func(number int)) {
 	}
 }
 
-// count is how many of the span were accepted.
+// count returns how many of the span were accepted.
 func (r *benchReceiver) count(s span) (n int) {
 	r.each(s, func(int) { n++ })
 	return n
 }
 
-// arrivedOf is how many accepted callbacks of the span have arrived.
+// arrivedOf returns how many accepted callbacks of the span have arrived.
 func (r *benchReceiver) arrivedOf(s span) (n int) {
 	r.each(s, func(i int) {
 		if r.arrived[i].Load() != 0 {
@@ -150,7 +150,7 @@ func (r *benchReceiver) arrivedOf(s span) (n int) {
 	return n
 }
 
-// missing returns the numbers of those that were accepted and have not arrived.
+// missing returns the numbers of accepted callbacks that have not arrived.
 func (r *benchReceiver) missing(s span) (numbers []int) {
 	r.each(s, func(i int) {
 		if r.arrived[i].Load() == 0 {
@@ -160,15 +160,16 @@ func (r *benchReceiver) missing(s span) (numbers []int) {
 	return numbers
 }
 
-// last is when the last one of the span came; zero: none did.
+// last returns the time of the last arrival of the span; zero if there is none.
 func (r *benchReceiver) last(s span) (last time.Duration) {
 	r.each(s, func(i int) { last = max(last, time.Duration(r.arrived[i].Load())) })
 	return last
 }
 
-// times returns something of every accepted callback of the span that arrived.
-func (r *benchReceiver) times(s span, of func(number int,
-	arrived time.Duration) time.Duration) []time.Duration {
+// times returns a duration for every accepted callback of the span that arrived.
+func (r *benchReceiver) times(
+	s span, of func(number int, arrived time.Duration) time.Duration,
+) []time.Duration {
 	list := make([]time.Duration, 0, s.n)
 	r.each(s, func(i int) {
 		if at := time.Duration(r.arrived[i].Load()); at != 0 {

@@ -1,5 +1,5 @@
-// Package loadtest measures a server, one of its own or a running one, with its own load and its own
-// receiver. It counts every callback, and what is missing at the end is an error whatever the server says.
+// Package loadtest measures a server, its own or a running one, with its own load and receiver. It counts
+// every callback. A callback that is missing at the end is an error, even if the server reports success.
 package loadtest
 
 import (
@@ -17,28 +17,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
-// A bench is one run.
+// bench is one run.
 type bench struct {
 	c        *console.Console
 	plan     *benchPlan
 	receiver *benchReceiver
 	cl       *remote.Client
-	own      *ownPlace // nil: a running server is measured
+	env      *environment // nil: a running server is measured
 	gen      *generator
 	bar      *benchBar
 	report   benchReport
 	// next is the number of the next callback.
 	next int
-	// each is how long one callback takes to be handed over, as the warm-up found it.
+	// each is the duration of one submission in the warm-up.
 	each time.Duration
-	// waited says that what is missing was waited for in vain.
+	// waited: the run waited for missing callbacks until the timeout.
 	waited bool
-	// finished says that the run's books were closed, and nothing of it is open on a running server.
+	// finished: the tally is complete, and no callback of the run is open on a running server.
 	finished bool
 }
 
-// say tells on the error output what a person must know now; note keeps what belongs to the result.
-func (b *bench) say(format string, args ...any) {
+// printf prints a line on the error output. note adds a line to the report.
+func (b *bench) printf(format string, args ...any) {
 	fmt.Fprintf(b.c.Err, "bench: %s\n", console.Printable(fmt.Sprintf(format, args...)))
 }
 
@@ -46,14 +46,14 @@ func (b *bench) note(format string, args ...any) {
 	b.report.Notes = append(b.report.Notes, console.Printable(fmt.Sprintf(format, args...)))
 }
 
-// run measures, and leaves nothing open and nothing behind. Its error says what went wrong first.
+// run measures and cleans up. It returns the first error.
 func (b *bench) run(ctx context.Context) (err error) {
 	b.receiver, err = openBenchReceiver(b.plan)
 	if err != nil {
 		return err
 	}
 	b.report.Settings.ReceiverURL = b.receiver.base
-	// The receiver is there until nothing of the run is open any more.
+	// The receiver runs until no callback of the run is open.
 	receiving, endReceiving := context.WithCancel(context.WithoutCancel(ctx))
 	life, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -68,13 +68,13 @@ func (b *bench) run(ctx context.Context) (err error) {
 		parts.Wait()
 	}()
 	if b.plan.Server == "" {
-		b.own, err = b.openOwnPlace(life)
+		b.env, err = b.openEnvironment(life)
 		if err != nil {
 			return err
 		}
-		defer func() { err = b.besides(err, b.own.close(ctx)) }()
-		parts.Go(func() { b.watchOwn(receiving, fail) })
-	} else if err := b.meetServer(life); err != nil {
+		defer func() { err = b.firstError(err, b.env.close(ctx)) }()
+		parts.Go(func() { b.watchServer(receiving, fail) })
+	} else if err := b.connectServer(life); err != nil {
 		return err
 	}
 	b.gen, err = newGenerator(b.cl, b.receiver, b.plan)
@@ -87,26 +87,25 @@ func (b *bench) run(ctx context.Context) (err error) {
 	if cause := context.Cause(life); err != nil && cause != nil {
 		err = cause
 	}
-	return b.besides(err, b.finish(ctx, err))
+	return b.firstError(err, b.finish(ctx, err))
 }
 
-// watchOwn ends the run when its server ends before.
-func (b *bench) watchOwn(ctx context.Context, fail context.CancelCauseFunc) {
+// watchServer ends the run if its server ends.
+func (b *bench) watchServer(ctx context.Context, fail context.CancelCauseFunc) {
 	select {
-	case <-b.own.server.ended:
-		fail(fmt.Errorf("the server ended in the middle of the run: %w",
-			b.own.server.said.explain(b.own.server.failure())))
+	case <-b.env.server.ended:
+		fail(fmt.Errorf("the server ended during the run: %w",
+			b.env.server.log.explain(b.env.server.failure())))
 	case <-ctx.Done():
 	}
 }
 
-// meetServer looks at the running server that is to be measured, and says what is going to happen to it. One
-// that has callbacks of its own needs the plan's consent.
-func (b *bench) meetServer(ctx context.Context) (err error) {
+// connectServer checks the running server and prints what bench will do. A server that already has callbacks
+// needs --yes.
+func (b *bench) connectServer(ctx context.Context) (err error) {
 	p := b.plan
 	b.cl, err = remote.New(b.c, remote.Flags{Server: p.Server, Key: p.Key, DataDir: p.DataDir})
-	if err !=
-		nil {
+	if err != nil {
 		return err
 	}
 	b.report.Server.URL = b.cl.Base
@@ -122,25 +121,25 @@ func (b *bench) meetServer(ctx context.Context) (err error) {
 	}
 	what := fmt.Sprintf("up to %d callbacks of %d bytes, over %d connections, to bench's own receiver at %s",
 		p.total(), p.Size, p.Concurrency, b.receiver.base)
-	where := fmt.Sprintf("they are in the lane %s, with that ref, and stay in the server's history; what "+
-		"is open at the end is canceled", p.run)
+	where := fmt.Sprintf("lane and ref are %s; the callbacks stay in the server's history, and open ones "+
+		"are canceled at the end", p.run)
 	if all > 0 && !p.Yes {
 		return &console.UsageError{Lines: []string{
-			fmt.Sprintf("%s has %d callbacks of its own, %d of them open, which share the machine with a "+
-				"run of bench", b.cl.Base, all, stats.States["scheduled"]),
-			"bench would hand it " + what + ": " + where,
-			"give --yes if that is meant",
+			fmt.Sprintf("%s already has %d callbacks, %d of them open; they share the machine with bench",
+				b.cl.Base, all, stats.States["scheduled"]),
+			"bench submits " + what + "; " + where,
+			"use --yes to continue",
 		}}
 	}
-	b.say("%s is handed %s", b.cl.Base, what)
-	b.say("%s", where)
+	b.printf("submitting to %s: %s", b.cl.Base, what)
+	b.printf("%s", where)
 	if open := stats.States["scheduled"]; open > 0 {
-		b.note("The server had %d open callbacks of its own when the run began.", open)
+		b.note("The server had %d open callbacks before the run.", open)
 	}
 	return nil
 }
 
-// measure runs the phases, and judges.
+// measure runs the phases and checks the result.
 func (b *bench) measure(ctx context.Context) error {
 	if err := b.warmUp(ctx); err != nil {
 		return err
@@ -160,32 +159,32 @@ func (b *bench) measure(ctx context.Context) error {
 			}
 		}
 	}
-	return b.judge(ctx)
+	return b.checkResult(ctx)
 }
 
-// take returns the numbers of the next n callbacks.
-func (b *bench) take(n int) span {
+// nextSpan returns the numbers of the next n callbacks.
+func (b *bench) nextSpan(n int) span {
 	s := span{b.next, n}
 	b.next += n
 	return s
 }
 
-// judge says what is wrong although everything has arrived.
-func (b *bench) judge(ctx context.Context) error {
+// checkResult returns what is wrong although all callbacks arrived.
+func (b *bench) checkResult(ctx context.Context) error {
 	var dead client.Page[client.Callback]
-	if err := b.call(ctx, http.MethodGet, b.list("state=dead&state=canceled&limit=5"), nil, &dead); err !=
-		nil {
-		return fmt.Errorf("look for callbacks that did not succeed: %w", err)
+	err := b.call(ctx, http.MethodGet, b.list("state=dead&state=canceled&limit=5"), nil, &dead)
+	if err != nil {
+		return fmt.Errorf("list callbacks that did not succeed: %w", err)
 	}
-	books := &b.report.Books
-	books.Changed, books.Repeated, books.Strange = int(b.receiver.changed.Load()),
-		int(b.receiver.repeated.Load()), int(b.receiver.strange.Load())
+	tally := &b.report.Tally
+	tally.Changed = int(b.receiver.changed.Load())
+	tally.Repeated, tally.Strange = int(b.receiver.repeated.Load()), int(b.receiver.strange.Load())
 	var wrong []string
-	if books.Early > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d callbacks arrived before they were due", books.Early))
+	if tally.Early > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d callbacks arrived before they were due", tally.Early))
 	}
-	if books.Changed > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d arrivals had other bytes than were handed over", books.Changed))
+	if tally.Changed > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d arrivals had another body than submitted", tally.Changed))
 	}
 	for _, cb := range dead.Data {
 		wrong = append(wrong, fmt.Sprintf("%s arrived and ended %s %s", cb.ID, cb.State, cb.Reason))
@@ -196,36 +195,36 @@ func (b *bench) judge(ctx context.Context) error {
 	return nil
 }
 
-// call is the client's, for a server that may be busy with the run.
+// call calls the API and retries while the server is busy with the run.
 func (b *bench) call(ctx context.Context, method, path string, in, out any) error {
-	_, err := patiently(ctx, func() error {
+	_, err := retryBusy(ctx, func() error {
 		_, err := b.cl.Call(ctx, method, path, in, out)
 		return err
 	})
 	return err
 }
 
-// list is the address of a list of the run's callbacks.
+// list returns the path of a list of the run's callbacks.
 func (b *bench) list(query string) string {
 	return "/v1/callbacks?ref=" + url.QueryEscape(b.plan.run) + "&" + query
 }
 
-// open says whether any callback of the run is open.
+// open reports whether any callback of the run is open.
 func (b *bench) open(ctx context.Context) (bool, error) {
 	query := b.list("state=scheduled&state=attempting&limit=1")
-	if b.own != nil {
-		// Nobody else's are there, and by due time only open ones are looked at.
+	if b.env != nil {
+		// The server has no other callbacks, and a list by due time reads only open ones.
 		query = "/v1/callbacks?order=due&limit=1"
 	}
 	var page client.Page[client.Callback]
 	if err := b.call(ctx, http.MethodGet, query, nil, &page); err != nil {
-		return false, fmt.Errorf("look for open callbacks: %w", err)
+		return false, fmt.Errorf("list open callbacks: %w", err)
 	}
 	return len(page.Data) > 0, nil
 }
 
-// await waits until every accepted callback of the span has arrived and is settled. from is when the last of
-// them falls due.
+// await waits until every accepted callback of the span has arrived and is settled. from is the due time of
+// the last one.
 func (b *bench) await(ctx context.Context, s span, from time.Duration) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -249,7 +248,7 @@ func (b *bench) await(ctx context.Context, s span, from time.Duration) error {
 	}
 }
 
-// settled waits until the results of everything that arrived are committed.
+// settled waits until the results of all arrived callbacks are committed.
 func (b *bench) settled(ctx context.Context) error {
 	for deadline := time.Now().Add(b.plan.timeout); ; console.Pause(ctx, 50*time.Millisecond) {
 		open, err := b.open(ctx)
@@ -266,30 +265,29 @@ func (b *bench) settled(ctx context.Context) error {
 	}
 }
 
-// shownLost is how many ids of lost callbacks are named, and looked after, in the error; keptLost, in the
-// report.
+// namedLost is how many lost callbacks the error describes; reportedLost is how many the report lists.
 const (
-	shownLost = 3
-	keptLost  = 20
+	namedLost    = 3
+	reportedLost = 20
 )
 
-// lost is the error of accepted callbacks of the span that have not arrived.
+// lost returns the error of accepted callbacks of the span that have not arrived.
 func (b *bench) lost(ctx context.Context, s span) error {
 	missing := b.receiver.missing(s)
 	b.waited = true
 	var some []string
-	for _, number := range missing[:min(len(missing), shownLost)] {
-		some = append(some, b.receiver.ids[number]+" ("+b.fate(ctx, b.receiver.ids[number])+")")
+	for _, number := range missing[:min(len(missing), namedLost)] {
+		some = append(some, b.receiver.ids[number]+" ("+b.describe(ctx, b.receiver.ids[number])+")")
 	}
 	if len(missing) > len(some) {
 		some = append(some, fmt.Sprintf("and %d more", len(missing)-len(some)))
 	}
-	return fmt.Errorf("%d of %d accepted callbacks have not arrived, and for %s nothing came: %s",
+	return fmt.Errorf("%d of %d accepted callbacks have not arrived, and nothing came for %s: %s",
 		len(missing), b.receiver.count(s), console.Brief(b.plan.timeout), strings.Join(some, ", "))
 }
 
-// fate says what the server knows of a callback.
-func (b *bench) fate(ctx context.Context, id string) string {
+// describe returns the server's view of a callback.
+func (b *bench) describe(ctx context.Context, id string) string {
 	var cb client.Callback
 	if _, err := b.cl.Call(ctx, http.MethodGet, remote.CallbackPath(id), nil, &cb); err != nil {
 		return err.Error()
@@ -309,72 +307,71 @@ func (b *bench) fate(ctx context.Context, id string) string {
 }
 
 const (
-	// finishLimit is how long what is open at the end is waited for.
+	// finishLimit is the time limit of finish.
 	finishLimit = time.Minute
-	// shownLines is how many lines of its own server's log, which has warnings only, are shown.
-	shownLines = 3
-	// finishPause is between two looks.
+	// printedLines is how many lines of the own server's log are printed. It has only warnings and errors.
+	printedLines = 3
+	// finishPause is the time between two looks at open callbacks.
 	finishPause = 200 * time.Millisecond
 )
 
-// finish closes the books of the run, whatever ended it. On a running server nothing stays open: what is, is
-// canceled.
+// finish completes the tally after any end of the run. On a running server it cancels the open callbacks.
 func (b *bench) finish(ctx context.Context, ended error) error {
 	by, precision := b.gen.clock.ahead()
 	b.report.Server.ClockAheadMs, b.report.Server.ClockPrecisionMs = millis(by), millis(precision)
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
 	defer cancel()
-	if b.own != nil {
-		b.closeBooks(nil, ended)
-		lines := b.own.server.said.all()
-		for _, line := range lines[max(0, len(lines)-shownLines):] {
-			b.say("the server's log: %s", line)
+	if b.env != nil {
+		b.countResults(nil, ended)
+		lines := b.env.server.log.all()
+		for _, line := range lines[max(0, len(lines)-printedLines):] {
+			b.printf("server log: %s", line)
 		}
-		// The most memory is known at the end only.
-		used, err := b.own.server.usage(limited)
+		// The peak memory is known only now.
+		used, err := b.env.server.usage(limited)
 		switch {
 		case err == nil && used.Known:
 			b.report.Server.PeakRSSBytes = &used.PeakBytes
 		case ended != nil:
-			return nil // what ended the run may be that it does not answer any more
+			return nil // the server may have ended the run
 		}
 		return err
 	}
 	canceled, left, err := b.cancelOpen(limited, ended != nil)
-	b.closeBooks(canceled, ended)
-	b.report.Books.HistoryCallbacks = b.report.Books.Accepted
+	b.countResults(canceled, ended)
+	b.report.Tally.HistoryCallbacks = b.report.Tally.Accepted
 	if err != nil {
-		b.report.Books.OpenLeft = left
-		return fmt.Errorf("callbacks of the run may still be open; \"dispatcher callback cancel --ref %s "+
-			"--server %s\" cancels them: %w", b.plan.run, b.cl.Base, err)
+		b.report.Tally.OpenLeft = left
+		return fmt.Errorf("callbacks of the run may still be open; cancel them with "+
+			"\"dispatcher callback cancel --ref %s --server %s\": %w", b.plan.run, b.cl.Base, err)
 	}
 	b.finished = true
 	return nil
 }
 
-// closeBooks counts what became of everything that was accepted. What a run that broke off did not wait for
-// is given up: of a running server's, what was canceled.
-func (b *bench) closeBooks(canceled map[string]bool, ended error) {
-	all, books := span{0, b.next}, &b.report.Books
-	books.Accepted, books.Arrived, books.Canceled = b.receiver.count(all), b.receiver.arrivedOf(all),
-		len(canceled)
-	books.RefusedRequests = int(b.gen.refused.Load())
+// countResults fills the tally. An interrupted run did not wait for missing callbacks, so they are given up:
+// of a running server, those that were canceled.
+func (b *bench) countResults(canceled map[string]bool, ended error) {
+	all, tally := span{0, b.next}, &b.report.Tally
+	tally.Accepted, tally.Arrived = b.receiver.count(all), b.receiver.arrivedOf(all)
+	tally.Canceled = len(canceled)
+	tally.RefusedRequests = int(b.gen.refused.Load())
 	for _, number := range b.receiver.missing(all) {
 		id := b.receiver.ids[number]
-		if !b.waited && ended != nil && (b.own != nil || canceled[id]) {
-			books.GivenUp++
+		if !b.waited && ended != nil && (b.env != nil || canceled[id]) {
+			tally.GivenUp++
 			continue
 		}
-		books.Missing++
-		if len(books.MissingIDs) < keptLost {
-			books.MissingIDs = append(books.MissingIDs, id)
+		tally.Missing++
+		if len(tally.MissingIDs) < reportedLost {
+			tally.MissingIDs = append(tally.MissingIDs, id)
 		}
 	}
 }
 
-// cancelOpen cancels what is open of the run, and returns when nothing is: what was canceled, and how many
-// were being attempted when it was last looked. Where the run broke off it looks again a moment later: a
-// request that was given up may have had its effect since.
+// cancelOpen cancels the open callbacks of the run until none is open. It returns the canceled ones, and how
+// many were in flight at the last look. After an interrupted run it looks twice: an abandoned request can
+// still take effect on the server.
 func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[string]bool, left int, err error) {
 	canceled = map[string]bool{}
 	for last := !broken; ; {
@@ -392,7 +389,7 @@ func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[strin
 			}
 			in := map[string]string{"ref": b.plan.run, "reason": "bench has ended"}
 			if err := b.call(ctx, http.MethodPost, "/v1/callbacks/cancel", in, &answer); err != nil {
-				return canceled, left, fmt.Errorf("cancel what is open: %w", err)
+				return canceled, left, fmt.Errorf("cancel open callbacks: %w", err)
 			}
 			before := len(canceled)
 			left = 0
@@ -400,26 +397,26 @@ func (b *bench) cancelOpen(ctx context.Context, broken bool) (canceled map[strin
 				switch r.Result {
 				case "canceled":
 					canceled[r.Callback.ID] = true
-				case "too_late": // it is being attempted, and ends by itself
+				case "too_late": // in flight
 					left++
 				}
 			}
 			if len(canceled) > before {
-				continue // there may be more than one call cancels
+				continue // one call cancels a limited number
 			}
 		}
 		console.Pause(ctx, finishPause)
 		if ctx.Err() != nil {
-			return canceled, left, fmt.Errorf("wait for what is being attempted: %w", ctx.Err())
+			return canceled, left, fmt.Errorf("wait for attempts in flight: %w", ctx.Err())
 		}
 	}
 }
 
-// besides returns the first error of the run; one that comes while the run is ended for another is only said.
-func (b *bench) besides(first, second error) error {
+// firstError returns the first error of a run. It prints the second one if there are two.
+func (b *bench) firstError(first, second error) error {
 	if first == nil || second == nil {
 		return errors.Join(first, second)
 	}
-	b.say("%s", second)
+	b.printf("%s", second)
 	return first
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// program has the commands of this package.
+// program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
 	return &struct {
 		Bench       BenchCommand       `cmd:""`
@@ -40,13 +40,13 @@ func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t) }
 
-// small are flags of a run that takes little of a busy machine.
+// small returns the arguments of a run with little load.
 func small(args ...string) []string {
 	return slices.Concat([]string{"bench", "-n", "40", "--concurrency", "4", "--rate", "40", "--duration",
 		"1s"}, args)
 }
 
-// reportOf reads what --json printed.
+// reportOf decodes the output of --json.
 func reportOf(t *testing.T, term *cmdtest.Terminal) *benchReport {
 	t.Helper()
 	var r benchReport
@@ -58,19 +58,18 @@ func reportOf(t *testing.T, term *cmdtest.Terminal) *benchReport {
 	return &r
 }
 
-// wantAllPhases checks what must hold of every run that came to its end.
+// wantAllPhases checks the report of a complete run.
 func wantAllPhases(t *testing.T, r *benchReport) {
 	t.Helper()
-	p, b := &r.Phases, &r.Books
+	p, b := &r.Phases, &r.Tally
 	if p.Accept == nil || p.Drain == nil || p.Steady == nil || p.Delayed == nil {
 		t.Fatalf("phases are missing: %+v", r)
 	}
-	// A machine that is busy may have handed over fewer than were asked for in time; the books balance all
-	// the same.
-	handed := greet + 8 + p.Accept.Callbacks + p.Steady.Callbacks + p.Delayed.Callbacks
-	if b.Accepted < handed || b.Accepted != b.Arrived || b.Missing != 0 || b.GivenUp != 0 || b.Early != 0 ||
-		b.Changed != 0 {
-		t.Errorf("the books: %+v", *b)
+	// A busy machine may have submitted fewer callbacks in time. The tally must still be consistent.
+	submitted := probes + 8 + p.Accept.Callbacks + p.Steady.Callbacks + p.Delayed.Callbacks
+	complete := b.Accepted >= submitted && b.Accepted == b.Arrived && b.Missing == 0 && b.GivenUp == 0
+	if !complete || b.Early != 0 || b.Changed != 0 {
+		t.Errorf("the tally: %+v", *b)
 	}
 	if p.Accept.Callbacks == 0 || p.Accept.AcceptedPerSecond <= 0 || p.Drain.DeliveredPerSecond <= 0 ||
 		p.Steady.AcceptedPerSecond <= 0 {
@@ -89,31 +88,30 @@ func wantAllPhases(t *testing.T, r *benchReport) {
 	}
 }
 
-// By itself bench starts a server of its own, whose cost it tells apart from its own, and leaves nothing
-// behind.
-func TestBenchByItself(t *testing.T) {
+// TestBenchWithItsOwnServer checks that bench measures the cost of its own server and removes everything.
+func TestBenchWithItsOwnServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	// A variable of another server must not reach this one.
+	// Variables of another server must not reach this one.
 	term := program.Terminal(cmdtest.AsProgram+"=1",
-		"DISPATCHER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
+		"DISPATCHER_DATABASE_URL=postgres://other@127.0.0.1:1/none", "DISPATCHER_SERVER=http://127.0.0.1:1")
 	term.Ends(t, console.ExitOK, small("--json", "--temp-dir", dir, "--delay", "1ms")...)
 	r := reportOf(t, term)
 	wantAllPhases(t, r)
 	if !r.Server.Embedded || r.Server.Database != "sqlite" || r.Server.Index != "embedded" ||
-		r.Books.HistoryCallbacks != 0 {
-		t.Errorf("measured %+v, books %+v", r.Server, r.Books)
+		r.Tally.HistoryCallbacks != 0 {
+		t.Errorf("measured %+v, tally %+v", r.Server, r.Tally)
 	}
 	peak, cpu := r.Server.PeakRSSBytes, r.Phases.Drain.ServerCPUSecondsPer1000
 	if usageNow().Known && (peak == nil || *peak < 1<<20 || cpu == nil || *cpu <= 0) {
-		t.Errorf("the server's cost is not known: %+v %+v", r.Server, r.Phases.Drain)
+		t.Errorf("the server's cost is unknown: %+v %+v", r.Server, r.Phases.Drain)
 	}
-	cmdtest.Says(t, term.Stderr.String(), "bench: DISPATCHER_SERVER does not count here",
+	cmdtest.Says(t, term.Stderr.String(), "bench: DISPATCHER_SERVER is ignored",
 		"bench: accept: 40 callbacks", "bench: delayed: ended after")
 	cmdtest.IsEmpty(t, dir)
 }
 
-// benchAt runs bench against a running server; it must end with the code.
+// benchAt runs bench against a running server. It must end with the exit code.
 func benchAt(t *testing.T, r *apptest.Running, code int, args ...string) *cmdtest.Terminal {
 	t.Helper()
 	term := program.Terminal()
@@ -125,28 +123,28 @@ func TestBenchOfARunningServer(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	term := benchAt(t, r, console.ExitOK, "--json", "--phases", "steady")
-	cmdtest.Says(t, term.Stderr.String(), " is handed up to 58 callbacks of 512 bytes, over 4 connections, "+
+	cmdtest.Says(t, term.Stderr.String(), "up to 58 callbacks of 512 bytes, over 4 connections, "+
 		"to bench's own receiver at http://127.0.0.1:")
-	books := reportOf(t, term).Books
-	if n := books.HistoryCallbacks; n < greet+8 || n != books.Accepted {
-		t.Errorf("the books are %+v", books)
+	tally := reportOf(t, term).Tally
+	if n := tally.HistoryCallbacks; n < probes+8 || n != tally.Accepted {
+		t.Errorf("the tally is %+v", tally)
 	}
-	// The counters are folded now and then.
+	// The counters are updated with a delay.
 	testserver.Until(t, "the run is counted", func() bool {
-		return r.Counters(t).States.Succeeded == books.HistoryCallbacks
+		return r.Counters(t).States.Succeeded == tally.HistoryCallbacks
 	})
 
-	// Now it has callbacks of its own: without --yes it is handed no other.
-	cmdtest.Says(t, benchAt(t, r, console.ExitUsage).Stderr.String(), "give --yes if that is meant")
+	// Now the server has callbacks, so bench needs --yes.
+	cmdtest.Says(t, benchAt(t, r, console.ExitUsage).Stderr.String(), "use --yes to continue")
 	term = benchAt(t, r, console.ExitOK, "--yes", "--batch", "7")
-	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to its answer", "202 to arrival",
+	cmdtest.Says(t, term.Stdout.String(), "accept", "request of 7 to response", "202 to arrival",
 		"due to arrival",
-		"0 given up + 0 missing.", "Nothing of the run is open.")
+		"0 given up + 0 missing.", "No callback of the run is open.")
 	if got := countOf(t, r, "state=scheduled"); got != 0 {
-		t.Errorf("%d are left open", got)
+		t.Errorf("%d are still open", got)
 	}
-	if got := countOf(t, r, "state=succeeded") - books.HistoryCallbacks; got < greet+8 || got > 118 {
-		t.Errorf("%d callbacks were made beside the first run", got)
+	if got := countOf(t, r, "state=succeeded") - tally.HistoryCallbacks; got < probes+8 || got > 118 {
+		t.Errorf("the second run created %d callbacks", got)
 	}
 }
 
@@ -154,13 +152,13 @@ func countOf(t *testing.T, r *apptest.Running, query string) int {
 	return len(r.Callbacks(t, query+"&limit=500"))
 }
 
-func TestBenchSaysWhyItCannot(t *testing.T) {
+func TestBenchErrors(t *testing.T) {
 	t.Parallel()
 	open := apptest.Start(t, apptest.Settings(t))
 	closed := apptest.Settings(t)
 	closed.EgressAllow = nil
 	guarded := apptest.Start(t, closed)
-	held := apptest.Start(t, apptest.Settings(t, "--hold"))
+	notSending := apptest.Start(t, apptest.Settings(t, "--hold"))
 	for _, tc := range []struct {
 		args []string
 		want []string
@@ -172,8 +170,8 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 			[]string{"the first callback does not arrive: cb_", "connect_refused",
 				"--listen and --receiver"}},
 		{guarded.Flags(), []string{"the server does not send to http://127.0.0.1:", "egress_allow"}},
-		{held.Flags("--timeout", "1s"), []string{"is not sent within 1s: cb_", "not attempted",
-			"Is sending held"}},
+		{notSending.Flags("--timeout", "1s"),
+			[]string{"is not sent within 1s: cb_", "not attempted", "is sending off"}},
 		{[]string{"--listen", strings.TrimPrefix(open.Client.Base, "http://")},
 			[]string{"listen for bench's receiver"}},
 	} {
@@ -181,7 +179,7 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 		term.Ends(t, console.ExitFailed, small(tc.args...)...)
 		cmdtest.Says(t, term.Stderr.String(), tc.want...)
 	}
-	for _, r := range []*apptest.Running{open, guarded, held} {
+	for _, r := range []*apptest.Running{open, guarded, notSending} {
 		for _, cb := range r.Callbacks(t, "") {
 			if cb.State != "canceled" {
 				t.Errorf("%s of %s is %s", cb.ID, cb.Ref, cb.State)
@@ -190,39 +188,39 @@ func TestBenchSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// What was accepted and answered 200 by another program never arrives: that is a loss, whatever the server
-// believes.
+// TestBenchFindsALoss lets another program respond with 200 to two callbacks. They count as lost, although
+// the server reports success.
 func TestBenchFindsALoss(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
-	// The port of the receiver must be known beforehand.
+	// The proxy needs the receiver's port before bench starts.
 	behind := &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", testserver.FreePort(t))}
 	forward := httputil.NewSingleHostReverseProxy(behind)
 	var seen atomic.Int64
-	thief := cmdtest.Handling(t, func(w http.ResponseWriter, req *http.Request) {
+	proxy := cmdtest.Handling(t, func(w http.ResponseWriter, req *http.Request) {
 		if n := seen.Add(1); n == 30 || n == 31 {
 			return
 		}
 		forward.ServeHTTP(w, req)
 	})
-	term := benchAt(t, r, console.ExitFailed, "--listen", behind.Host, "--receiver", thief, "--timeout",
+	term := benchAt(t, r, console.ExitFailed, "--listen", behind.Host, "--receiver", proxy, "--timeout",
 		"10s", "--json")
 	report := reportOf(t, term)
-	if b := report.Books; report.OK || b.Missing != 2 || len(b.MissingIDs) != 2 || b.Accepted != b.Arrived+2 {
-		t.Errorf("ok is %t, the books %+v", report.OK, b)
+	if b := report.Tally; report.OK || b.Missing != 2 || len(b.MissingIDs) != 2 || b.Accepted != b.Arrived+2 {
+		t.Errorf("ok is %t, the tally is %+v", report.OK, b)
 	}
-	said := term.Stderr.String()
-	cmdtest.Says(t, said, "2 of 40 accepted callbacks have not arrived, and for 10s nothing came",
+	stderr := term.Stderr.String()
+	cmdtest.Says(t, stderr, "2 of 40 accepted callbacks have not arrived, and nothing came for 10s",
 		"succeeded, 200 ok")
-	for _, id := range report.Books.MissingIDs {
-		cmdtest.Says(t, said, id)
+	for _, id := range report.Tally.MissingIDs {
+		cmdtest.Says(t, stderr, id)
 		if state := r.State(t, id); state != "succeeded" {
 			t.Errorf("%s is %s", id, state)
 		}
 	}
 }
 
-// Ctrl-C in the middle leaves nothing open on a running server.
+// TestBenchInterruptedOnARunningServer checks that Ctrl-C leaves no callback open.
 func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
@@ -230,7 +228,7 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	defer interrupt()
 	term, code := program.Terminal(), make(chan int, 1)
 	go func() {
-		// One falls due every second: most of them stay open for minutes.
+		// One callback falls due per second, so most stay open for minutes.
 		args := r.Flags("-n", "40", "--phases", "delayed", "--rate", "1", "--duration", "1h", "--json")
 		code <- term.InvokeUntil(ctx, append([]string{"bench"}, args...)...)
 	}()
@@ -243,21 +241,21 @@ func TestBenchInterruptedOnARunningServer(t *testing.T) {
 	}
 	cmdtest.Says(t, term.Stderr.String(), "dispatcher: interrupted")
 	report := reportOf(t, term)
-	b := report.Books
+	b := report.Tally
 	if report.OK || report.Error != "interrupted" || b.GivenUp == 0 || b.Missing != 0 || b.OpenLeft != 0 ||
 		b.Accepted != b.Arrived+b.GivenUp {
 		t.Errorf("the report is %+v", report)
 	}
 	if b.Canceled == 0 || countOf(t, r, "order=due") != 0 {
-		t.Errorf("some are left open; the books are %+v", b)
+		t.Errorf("some are still open; the tally is %+v", b)
 	}
-	testserver.Until(t, "all that was canceled is counted", func() bool {
+	testserver.Until(t, "all canceled callbacks are counted", func() bool {
 		return r.Counters(t).States.Canceled == b.Canceled
 	})
 }
 
-// However bench ends, its server ends too; by Ctrl-C also its data.
-func TestBenchsServerEndsWithIt(t *testing.T) {
+// TestServerEndsWithBench ends bench in two ways. Ctrl-C also removes the data.
+func TestServerEndsWithBench(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -273,30 +271,30 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 			cmd := exec.Command(self, "bench", "--temp-dir", dir, "-n", "50", "--concurrency", "4",
 				"--phases", "drain,steady")
 			cmd.Env = append(os.Environ(), cmdtest.AsProgram+"=1")
-			said := &lastLines{}
-			cmd.Stderr = said
+			log := &lastLines{}
+			cmd.Stderr = log
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			all := func() string { return strings.Join(said.all(), "\n") }
-			testserver.Until(t, "it measures", func() bool {
+			all := func() string { return strings.Join(log.all(), "\n") }
+			testserver.Until(t, "bench measures", func() bool {
 				return strings.Contains(all(), "bench: drain:")
 			})
 			lock := lockOf(t, dir)
-			if !taken(lock) {
-				t.Error("the server does not run")
+			if !locked(lock) {
+				t.Error("the server is not running")
 			}
 			if err := end(cmd.Process); err != nil {
 				t.Fatal(err)
 			}
 			exit := cmd.Wait()
-			testserver.Until(t, "the server has ended", func() bool { return !taken(lock) })
+			testserver.Until(t, "the server has ended", func() bool { return !locked(lock) })
 			if name == "kill" {
 				return
 			}
 			if failed, ok := errors.AsType[*exec.ExitError](exit); !ok ||
 				failed.ExitCode() != console.ExitFailed {
-				t.Errorf("it ended with %v", exit)
+				t.Errorf("bench ended with %v", exit)
 			}
 			cmdtest.Says(t, all(), "dispatcher: interrupted")
 			cmdtest.IsEmpty(t, dir)
@@ -304,7 +302,7 @@ func TestBenchsServerEndsWithIt(t *testing.T) {
 	}
 }
 
-// lockOf is the lock that the server in a temporary directory holds while it runs.
+// lockOf returns the lock file that the server in a temporary directory holds while it runs.
 func lockOf(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -314,8 +312,8 @@ func lockOf(t *testing.T, dir string) string {
 	return dir + "/" + entries[0].Name() + "/" + app.LockFileName
 }
 
-// taken says whether a lock exists and is held.
-func taken(path string) bool {
+// locked reports whether a lock file exists and a process holds it.
+func locked(path string) bool {
 	if _, err := os.Stat(path); err != nil {
 		return false
 	}
@@ -327,25 +325,25 @@ func taken(path string) bool {
 	return false
 }
 
-// A server that ends in the middle is said to, with its last words.
-func TestBenchsServerMayEndBefore(t *testing.T) {
+// TestServerEndsEarly checks that the error contains the last line of the server's log.
+func TestServerEndsEarly(t *testing.T) {
 	t.Parallel()
-	term := program.Terminal(cmdtest.AsProgram+"=1", "GOMEMLIMIT=nonsense") // which Go itself refuses
+	term := program.Terminal(cmdtest.AsProgram+"=1", "GOMEMLIMIT=nonsense") // Go refuses to start
 	term.Ends(t, console.ExitFailed, small("--temp-dir", t.TempDir())...)
 	cmdtest.Says(t, term.Stderr.String(), "the server did not start: ", "GOMEMLIMIT")
-	o := &ownServer{ended: make(chan struct{}), exit: errors.New("exit status 3")}
+	o := &serverProcess{ended: make(chan struct{}), exit: errors.New("exit status 3")}
 	for _, piece := range []string{"first\nlast wor", "ds\nand half a line"} {
-		if _, err := o.said.Write([]byte(piece)); err != nil {
+		if _, err := o.log.Write([]byte(piece)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	close(o.ended)
-	b := &bench{own: &ownPlace{server: o}}
+	b := &bench{env: &environment{server: o}}
 	ctx, fail := context.WithCancelCause(t.Context())
-	b.watchOwn(ctx, fail)
+	b.watchServer(ctx, fail)
 	if got := context.Cause(ctx); got == nil ||
-		got.Error() != "the server ended in the middle of the run: exit status 3: last words" {
-		t.Errorf("said %v", got)
+		got.Error() != "the server ended during the run: exit status 3: last words" {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -359,12 +357,12 @@ func TestLastLinesAreBounded(t *testing.T) {
 		}
 	}
 	if lines := l.all(); len(lines) != keptLines || len(lines[0]) != maxKept || len(l.part) > maxKept {
-		t.Errorf("%d lines of %d bytes, and %d bytes more", len(lines), len(lines[0]), len(l.part))
+		t.Errorf("%d lines of %d bytes, and a last one of %d bytes", len(lines), len(lines[0]), len(l.part))
 	}
 }
 
-// On PostgreSQL and Redis bench works in a schema and under a prefix of its own, and removes both. A database
-// in use is worked in only where that is meant, and nothing in it is touched.
+// TestBenchOnPostgresAndRedis checks that bench removes its schema and its keys. A database with callbacks
+// needs --yes, and bench does not touch them.
 func TestBenchOnPostgresAndRedis(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -391,7 +389,7 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 			names, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		keys, redisErr := client.Keys(t.Context(), "*bench-*").Result() // whatever its hash tag
+		keys, redisErr := client.Keys(t.Context(), "*bench-*").Result() // with any hash tag
 		if err := errors.Join(err, redisErr); err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +401,7 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 		on := []string{"--database-url", database, "--redis-url", index, "--temp-dir", t.TempDir(), "--json"}
 		term.Ends(t, code, small(append(on, args...)...)...)
 		if got := left(); !slices.Equal(got, []string{foreign}) {
-			t.Errorf("%v: left are %q", args, got)
+			t.Errorf("%v left behind %q", args, got)
 		}
 		return term
 	}
@@ -411,13 +409,13 @@ func TestBenchOnPostgresAndRedis(t *testing.T) {
 	user := apptest.Start(t, apptest.Settings(t,
 		append(cmdtest.BothKeys(), "--database-url="+database, "--hold")...))
 	id := user.Send(t, "http://127.0.0.1:1/")
-	cmdtest.Says(t, run(console.ExitUsage).Stderr.String(), "has callbacks of its own (schema public)")
+	cmdtest.Says(t, run(console.ExitUsage).Stderr.String(), "the database has callbacks (schema public)")
 	report := reportOf(t, run(console.ExitOK, "--yes"))
 	wantAllPhases(t, report)
 	if report.Server.Database != "postgresql" || report.Server.Index != "redis" {
 		t.Errorf("measured %+v", report.Server)
 	}
 	if all := user.Callbacks(t, ""); len(all) != 1 || all[0].ID != id || all[0].State != "scheduled" {
-		t.Errorf("the database's own callbacks are now %+v", all)
+		t.Errorf("the other callbacks are now %+v", all)
 	}
 }

@@ -22,21 +22,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// The server that bench measures by default is a process of its own, started from the same program: only so
-// can its CPU time and its memory be told from those of the generator and the receiver, and the garbage of
-// those does not slow it down. It is what serve runs, wired by the same code; what differs is how it is led.
-// The settings come on its standard input, where no list of processes shows their secrets; it answers on its
-// standard output where it listens and, whenever it is asked, what it has used; and it ends with its standard
-// input, so that it never outlives bench, however bench ends.
+// By default bench measures a server in a process of its own, started from the same program. So its CPU time
+// and memory are measured without those of the generator and the receiver, and their garbage does not slow it
+// down. It runs the same code as serve, with another control:
+//
+// - Bench writes the settings to its standard input, because a list of processes must not show their secrets.
+// - The server writes its URL to the standard output, and for each line of input its resource usage. - It
+// ends when its standard input ends, so that it never outlives bench.
 
-// BenchServerCommand is that process. It is not for people.
+// BenchServerCommand is that process. Users do not run it.
 type BenchServerCommand struct{}
 
-// maxServerLine is the most bytes of one line between bench and its server.
+// maxServerLine limits a line between bench and its server in bytes.
 const maxServerLine = 1 << 20
 
-// A serverUsage is what the server answers when it is asked: its CPU time so far, and its most memory; Known
-// is false where the system does not tell.
+// serverUsage is the server's CPU time and peak memory. Known is false if the system does not report them.
 type serverUsage struct {
 	Known     bool          `json:"known"`
 	CPU       time.Duration `json:"cpu"`
@@ -45,16 +45,16 @@ type serverUsage struct {
 
 // Run serves until the standard input ends.
 func (*BenchServerCommand) Run(ctx context.Context, c *console.Console) error {
-	// Ctrl-C goes to every process of a terminal; bench decides when its server ends.
+	// Ctrl-C reaches all processes of a terminal. But bench decides when its server ends.
 	signal.Ignore(os.Interrupt)
 	lines := bufio.NewScanner(c.In)
 	lines.Buffer(nil, maxServerLine)
 	var s config.Settings
 	if !lines.Scan() {
-		return errors.Join(errors.New("no settings came"), lines.Err())
+		return errors.Join(errors.New("no settings on the standard input"), lines.Err())
 	}
 	if err := json.Unmarshal(lines.Bytes(), &s); err != nil {
-		return fmt.Errorf("read the settings: %w", err)
+		return fmt.Errorf("parse the settings: %w", err)
 	}
 	log := app.NewLogger(c, &s)
 	app.AdoptLibraries(log)
@@ -64,11 +64,11 @@ func (*BenchServerCommand) Run(ctx context.Context, c *console.Console) error {
 	}
 	answers := json.NewEncoder(c.Out)
 	if err := answers.Encode("http://" + srv.Web.Addr().String()); err != nil {
-		return errors.Join(fmt.Errorf("tell the address: %w", err), srv.Close())
+		return errors.Join(fmt.Errorf("write the address: %w", err), srv.Close())
 	}
 	life, end := context.WithCancel(ctx)
 	defer end()
-	// It ends with the process at the latest: nothing else can end a read of the standard input.
+	// This goroutine can outlive Run: only the end of the process stops a read of the standard input.
 	go func() {
 		defer end()
 		for lines.Scan() {
@@ -80,36 +80,36 @@ func (*BenchServerCommand) Run(ctx context.Context, c *console.Console) error {
 	return s.Clean(errors.Join(srv.Run(life), srv.Close()))
 }
 
-// usageNow is what this process has used.
+// usageNow returns the usage of this process.
 func usageNow() serverUsage {
 	cpu, peak, err := machine.ProcessUsage()
 	return serverUsage{Known: err == nil, CPU: cpu, PeakBytes: peak}
 }
 
-// An ownServer is the server's process, as bench sees it.
-type ownServer struct {
+// serverProcess is the server's process in bench.
+type serverProcess struct {
 	url   string
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	said  lastLines
+	log   lastLines
 	lines chan []byte
 	ended chan struct{} // closed when the process has ended
-	exit  error         // why; read after that
-	// asking keeps two questions apart.
-	asking sync.Mutex
+	exit  error         // why; read it after ended
+	// usageMu keeps a question and its answer together.
+	usageMu sync.Mutex
 }
 
 const (
-	// serverStart is how long a server may take until it listens: migrations on a slow disk are in it.
+	// serverStart is the time limit of the start, including migrations on a slow disk.
 	serverStart = time.Minute
-	// serverAnswer is how long it may take to tell what it has used.
+	// serverAnswer is the time limit of a response.
 	serverAnswer = 10 * time.Second
-	// serverEnd is how long it may take to end before it is killed.
+	// serverEnd is the time limit of the end; after it the server is killed.
 	serverEnd = 15 * time.Second
 )
 
-// startOwnServer starts a server with the settings, and returns when it listens.
-func startOwnServer(ctx context.Context, c *console.Console, s *config.Settings) (*ownServer, error) {
+// startServer starts a server with the settings and returns when it listens.
+func startServer(ctx context.Context, c *console.Console, s *config.Settings) (*serverProcess, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -118,9 +118,9 @@ func startOwnServer(ctx context.Context, c *console.Console, s *config.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings: %w", err)
 	}
-	o := &ownServer{cmd: exec.Command(program, "bench-server"), lines: make(chan []byte, 1),
+	o := &serverProcess{cmd: exec.Command(program, "bench-server"), lines: make(chan []byte, 1),
 		ended: make(chan struct{})}
-	o.cmd.Env, o.cmd.Stderr = withoutSettings(c), &o.said
+	o.cmd.Env, o.cmd.Stderr = withoutSettings(c), &o.log
 	out, err := o.cmd.StdoutPipe()
 	if err == nil {
 		o.in, err = o.cmd.StdinPipe()
@@ -141,27 +141,27 @@ func startOwnServer(ctx context.Context, c *console.Console, s *config.Settings)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("the server did not start: %w", o.said.explain(err))
+		return nil, fmt.Errorf("the server did not start: %w", o.log.explain(err))
 	}
 	return o, nil
 }
 
-// follow reads what the server answers until it ends.
-func (o *ownServer) follow(out io.Reader) {
+// follow reads the server's responses until it ends.
+func (o *serverProcess) follow(out io.Reader) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, maxServerLine)
 	for lines.Scan() {
 		select {
 		case o.lines <- slices.Clone(lines.Bytes()):
-		default: // nobody asked
+		default: // unexpected line
 		}
 	}
 	o.exit = o.cmd.Wait()
 	close(o.ended)
 }
 
-// answer waits for one answer.
-func (o *ownServer) answer(ctx context.Context, limit time.Duration, to any) error {
+// answer waits for one response.
+func (o *serverProcess) answer(ctx context.Context, limit time.Duration, to any) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -170,45 +170,46 @@ func (o *ownServer) answer(ctx context.Context, limit time.Duration, to any) err
 	case <-o.ended:
 		return o.failure()
 	case <-timer.C:
-		return fmt.Errorf("it did not answer within %s", limit)
+		return fmt.Errorf("no response within %s", limit)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// failure says how the process ended.
-func (o *ownServer) failure() error {
+// failure returns how the process ended.
+func (o *serverProcess) failure() error {
 	if o.exit != nil {
 		return o.exit
 	}
-	return errors.New("it ended")
+	return errors.New("the process ended")
 }
 
-// usage asks what the server has used.
-func (o *ownServer) usage(ctx context.Context) (u serverUsage, err error) {
-	o.asking.Lock()
-	defer o.asking.Unlock()
+// usage returns what the server has used.
+func (o *serverProcess) usage(ctx context.Context) (u serverUsage, err error) {
+	o.usageMu.Lock()
+	defer o.usageMu.Unlock()
 	_, err = io.WriteString(o.in, "usage\n")
 	if err == nil {
 		err = o.answer(ctx, serverAnswer, &u)
 	}
 	if err != nil {
-		return u, fmt.Errorf("ask the server what it has used: %w", err)
+		return u, fmt.Errorf("get the server's resource usage: %w", err)
 	}
 	return u, nil
 }
 
-// stop ends the server, and returns when it has ended.
-func (o *ownServer) stop() {
+// stop ends the server and waits for that.
+func (o *serverProcess) stop() {
 	o.in.Close()
 	timer := time.AfterFunc(serverEnd, func() { o.cmd.Process.Kill() })
 	defer timer.Stop()
 	<-o.ended
 }
 
-// withoutSettings returns the environment without what it says about settings: they are another server's.
+// withoutSettings returns the environment without variables of settings, because these belong to another
+// server.
 func withoutSettings(c *console.Console) []string {
-	env := []string{} // not nil, which would mean all of it
+	env := []string{} // exec.Cmd would replace nil by the whole environment
 	for _, pair := range c.Env {
 		if !strings.HasPrefix(pair, config.EnvPrefix) {
 			env = append(env, pair)
@@ -221,19 +222,19 @@ func withoutSettings(c *console.Console) []string {
 type lastLines struct {
 	mu    sync.Mutex
 	lines []string
-	// part is a line that has not ended.
+	// part is the last line, which has no newline yet.
 	part string
-	// crash is the line that begins a crash; its stack follows.
+	// crash is the first line of a crash; its stack follows.
 	crash string
 }
 
-// keptLines is how many lines of a server's log are kept, maxKept how long each may be.
+// keptLines is how many lines of a server's log are kept, maxKept their maximum length in bytes.
 const (
 	keptLines = 20
 	maxKept   = 2000
 )
 
-// Write takes a piece of the log. It never fails.
+// Write appends to the log. It never fails.
 func (l *lastLines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,21 +256,21 @@ func (l *lastLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// all returns the lines, the oldest first.
+// all returns the lines, oldest first.
 func (l *lastLines) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.lines)
 }
 
-// explain adds to an error what the log says of it: the beginning of a crash, else its last line.
+// explain adds the log's first line of a crash, or its last line, to an error.
 func (l *lastLines) explain(err error) error {
 	lines := l.all()
 	if len(lines) == 0 {
 		return err
 	}
 	l.mu.Lock()
-	said := cmp.Or(l.crash, lines[len(lines)-1])
+	line := cmp.Or(l.crash, lines[len(lines)-1])
 	l.mu.Unlock()
-	return fmt.Errorf("%w: %s", err, console.Printable(strings.TrimPrefix(said, "dispatcher: ")))
+	return fmt.Errorf("%w: %s", err, console.Printable(strings.TrimPrefix(line, "dispatcher: ")))
 }

@@ -16,46 +16,47 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A generator hands callbacks over to the server, and writes into the receiver's ledger when.
+// generator submits callbacks to the server and records the times in the receiver's ledger.
 type generator struct {
 	cl *remote.Client
 	r  *benchReceiver
-	// form is a submission but for its address and its due time.
+	// form is the JSON of a submission without URL and due time.
 	form []byte
-	// connections is how many requests are under way at once.
+	// connections is the number of concurrent requests.
 	connections int
-	// accepted counts the callbacks that were; refused, the requests that the server was too busy for and
-	// that were made again.
+	// accepted counts accepted callbacks. refused counts requests that the server was too busy for and that
+	// were repeated.
 	accepted, refused atomic.Int64
 	clock             serverClock
 }
 
-// requestLimit bounds one request of a run, and how long one that the server is too busy for is made again.
+// requestLimit is the timeout of one request, and how long a request is repeated while the server is too
+// busy.
 const requestLimit = 30 * time.Second
 
-// newGenerator returns a generator with as many connections of its own, which it keeps.
+// newGenerator returns a generator with its own kept-alive connections.
 func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator, error) {
-	only1 := new(http.Protocols)
-	only1.SetHTTP1(true) // one connection of HTTP/2 would carry all of them
+	http1 := new(http.Protocols)
+	http1.SetHTTP1(true) // HTTP/2 would put all requests on one connection
 	cl.HTTP.Timeout = requestLimit
 	cl.HTTP.Transport = &http.Transport{
-		Proxy: http.ProxyFromEnvironment, Protocols: only1, TLSHandshakeTimeout: 10 * time.Second,
+		Proxy: http.ProxyFromEnvironment, Protocols: http1, TLSHandshakeTimeout: 10 * time.Second,
 		MaxConnsPerHost: p.Concurrency, MaxIdleConns: p.Concurrency, MaxIdleConnsPerHost: p.Concurrency,
 		IdleConnTimeout: 90 * time.Second,
 	}
 	form, err := json.Marshal(map[string]any{
 		"topic": "dispatcher.bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),
-		// A run is over in minutes: what fails is tried again soon, and not for a day.
+		// A run takes minutes, so failed attempts are retried soon.
 		"policy": map[string]any{"tiers": []string{"1s", "2s", "5s"},
 			"timeout": schedule.FormatDuration(max(15*time.Second, p.delay+10*time.Second))},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("encode the form of a callback: %w", err)
+		return nil, fmt.Errorf("encode a callback: %w", err)
 	}
 	return &generator{cl: cl, r: r, form: form, connections: p.Concurrency}, nil
 }
 
-// submission appends one callback as the API takes it; a due time is the server's.
+// submission appends the JSON of one callback. due is a time of the server's clock; zero: due at once.
 func (g *generator) submission(b []byte, number int, due time.Time) []byte {
 	b = append(b, `{"url":"`...)
 	b = append(b, g.r.path(number)...)
@@ -68,24 +69,24 @@ func (g *generator) submission(b []byte, number int, due time.Time) []byte {
 	return append(b, g.form[1:]...)
 }
 
-// A load is a span of callbacks, and how it is handed over.
+// load is a span of callbacks and how they are submitted.
 type load struct {
 	span
-	// batch is how many go in one request; zero and one: each goes by itself.
+	// batch is the number of callbacks per request; zero and one: one.
 	batch int
-	// connections is how many requests are under way at once; zero: as many as the generator has.
+	// connections is the number of concurrent requests; zero: all of the generator's.
 	connections int
-	// due returns when a callback is due by the server's clock; nil: at once.
+	// due returns the due time of a callback by the server's clock; nil: due at once.
 	due func(i int) time.Time
-	// start returns when the request of a callback is to start, counted from began; nil: as soon as a
-	// connection is free.
+	// start returns when the request of a callback starts, relative to began; nil: as soon as a connection is
+	// free.
 	start func(i int) time.Duration
-	// until is when the last request may start, counted from began; zero: any time.
+	// until is the latest start of the last request, relative to began; nil: no limit.
 	until func(i int) time.Duration
 }
 
-// send hands the load over. It returns the times that the requests took. What the ledger has no id of,
-// because time ran out or an error ended it, was not accepted.
+// send submits the load and returns the durations of the requests. A callback without an id in the ledger was
+// not accepted: time ran out, or an error ended the load.
 func (g *generator) send(ctx context.Context, l load) ([]time.Duration, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -125,8 +126,8 @@ func (g *generator) send(ctx context.Context, l load) ([]time.Duration, error) {
 	return all, nil
 }
 
-// request hands n callbacks over, from the i-th of the load on, and returns how long that took; zero: it was
-// too late for it.
+// request submits n callbacks, starting at the i-th of the load, and returns the duration. Zero means that it
+// was too late to start.
 func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Duration, error) {
 	if l.start != nil {
 		console.Pause(ctx, l.start(i)-time.Since(g.r.began))
@@ -151,7 +152,7 @@ func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Durati
 		return 0, nil
 	}
 	var ids []string
-	refused, err := patiently(ctx, func() (err error) {
+	refused, err := retryBusy(ctx, func() (err error) {
 		ids, err = g.post(ctx, body, n)
 		return err
 	})
@@ -169,17 +170,15 @@ func (g *generator) request(ctx context.Context, l *load, i, n int) (time.Durati
 	return end - start, err
 }
 
-// tooBusy says that a request had no effect because the server has too much to do, or cannot commit at
-// present.
+// tooBusy reports whether a request had no effect because the server is overloaded or cannot commit now.
 func tooBusy(err error) bool {
 	refused, ok := errors.AsType[*client.Error](err)
 	return ok && (refused.Status == http.StatusTooManyRequests ||
 		refused.Status == http.StatusServiceUnavailable)
 }
 
-// patiently does something again for as long as the server is too busy for it, within the limit of a request.
-// It returns how often it was.
-func patiently(ctx context.Context, do func() error) (refused int, err error) {
+// retryBusy repeats do while the server is too busy, up to requestLimit. It returns the number of refusals.
+func retryBusy(ctx context.Context, do func() error) (refused int, err error) {
 	for deadline := time.Now().Add(requestLimit); ; refused++ {
 		err = do()
 		if !tooBusy(err) || time.Now().After(deadline) {
@@ -193,16 +192,16 @@ func patiently(ctx context.Context, do func() error) (refused int, err error) {
 	}
 }
 
-// post makes one request and returns the ids of what was accepted. Several submissions each have a comma
-// before them.
+// post makes one request for n submissions and returns the ids of the accepted ones. If n > 1, each
+// submission starts with a comma.
 func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, error) {
 	if n == 1 {
 		var cb struct {
 			ID string `json:"id"`
 		}
-		if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks", json.RawMessage(body), &cb); err !=
-			nil {
-			return nil, fmt.Errorf("hand a callback over: %w", err)
+		_, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks", json.RawMessage(body), &cb)
+		if err != nil {
+			return nil, fmt.Errorf("submit a callback: %w", err)
 		}
 		return []string{cb.ID}, nil
 	}
@@ -210,12 +209,12 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 		Results []client.CallbackResult `json:"results"`
 	}
 	batch := append(json.RawMessage(`{"callbacks":[`), body[1:]...)
-	if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks/batch", append(batch, "]}"...),
-		&answer); err != nil {
-		return nil, fmt.Errorf("hand a batch over: %w", err)
+	batch = append(batch, "]}"...)
+	if _, err := g.cl.Call(ctx, http.MethodPost, "/v1/callbacks/batch", batch, &answer); err != nil {
+		return nil, fmt.Errorf("submit a batch: %w", err)
 	}
 	if len(answer.Results) != n {
-		return nil, fmt.Errorf("%s answered %d results for a batch of %d", g.cl.Base, len(answer.Results), n)
+		return nil, fmt.Errorf("%s returned %d results for a batch of %d", g.cl.Base, len(answer.Results), n)
 	}
 	ids := make([]string, n)
 	var refused error
@@ -225,38 +224,37 @@ func (g *generator) post(ctx context.Context, body []byte, n int) ([]string, err
 			ids[i] = r.Callback.ID
 		case refused != nil:
 		case r.Problem != nil:
-			refused = fmt.Errorf("a callback of a batch was refused: %s", remote.InLine(r.Problem))
+			refused = fmt.Errorf("the server refused a callback of a batch: %s", remote.InLine(r.Problem))
 		default:
-			refused = fmt.Errorf("a callback of a batch was refused with %d", r.Status)
+			refused = fmt.Errorf("the server refused a callback of a batch with %d", r.Status)
 		}
 	}
 	return ids, refused
 }
 
-// A serverClock is what is known of the server's clock: it is ahead of this machine's by at least low and at
-// most high.
+// serverClock is an estimate of the server's clock: it is ahead of this machine's clock by low to high.
 type serverClock struct {
 	low, high time.Duration
 	known     bool
 }
 
-// observe takes a callback's creation time, a whole millisecond cut down, which the server read between sent
-// and came.
+// observe refines the estimate by a callback. Its creation time, truncated to milliseconds, was read between
+// sent and came.
 func (s *serverClock) observe(created, sent, came time.Time) {
 	low, high := created.Sub(came), created.Add(time.Millisecond).Sub(sent)
 	if !s.known {
 		*s = serverClock{low, high, true}
 		return
 	}
-	// Two that contradict each other mean that a clock was set meanwhile: then the newer one counts.
+	// If the ranges do not overlap, a clock was set in between. Then the newer one counts.
 	s.low, s.high = max(s.low, low), min(s.high, high)
 	if s.low > s.high {
 		s.low, s.high = low, high
 	}
 }
 
-// ahead is by how much the server's clock is ahead, to within precision. Clocks that cannot be told apart are
-// one.
+// ahead returns by how much the server's clock is ahead, and the precision of this estimate. It is zero if
+// the clocks may be equal.
 func (s *serverClock) ahead() (by, precision time.Duration) {
 	if s.low <= 0 && s.high >= 0 {
 		return 0, max(-s.low, s.high)

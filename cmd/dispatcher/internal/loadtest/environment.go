@@ -21,24 +21,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// An ownPlace is a server that bench started for itself, with everything that was made for it.
-type ownPlace struct {
-	server *ownServer
-	// closers run in reverse.
+// environment is bench's own server and everything that was created for it.
+type environment struct {
+	server *serverProcess
+	// close calls closers in reverse order.
 	closers []func(context.Context) error
 }
 
-// connectTimeout is how long connecting to PostgreSQL may take.
+// connectTimeout is the timeout of a connection to PostgreSQL.
 const connectTimeout = 10 * time.Second
 
-// placeEnd is how long removing one thing may take.
-const placeEnd = 30 * time.Second
+// cleanupLimit is the timeout of removing one thing.
+const cleanupLimit = 30 * time.Second
 
-// close ends the server and removes what was made for it, whatever has become of ctx.
-func (o *ownPlace) close(ctx context.Context) error {
+// close ends the server and removes what was created for it, even if ctx has ended.
+func (o *environment) close(ctx context.Context) error {
 	var err error
 	for _, closer := range slices.Backward(o.closers) {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), placeEnd)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 		err = errors.Join(err, closer(limited))
 		cancel()
 	}
@@ -46,13 +46,14 @@ func (o *ownPlace) close(ctx context.Context) error {
 	return err
 }
 
-// openOwnPlace makes what the plan asks for, says so, and starts the server. Its error leaves nothing behind.
-func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
+// openEnvironment creates what the plan asks for, prints that, and starts the server. After an error it
+// removes everything.
+func (b *bench) openEnvironment(ctx context.Context) (o *environment, err error) {
 	p := b.plan
 	if b.c.Lookup("DISPATCHER_SERVER") != "" {
-		b.say("DISPATCHER_SERVER does not count here: --server names a running server")
+		b.printf("DISPATCHER_SERVER is ignored; use --server for a running server")
 	}
-	o = &ownPlace{}
+	o = &environment{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, o.close(ctx))
@@ -60,7 +61,7 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 	}()
 	dir, err := os.MkdirTemp(p.TempDir, "dispatcher-"+p.run+"-")
 	if err != nil {
-		return o, fmt.Errorf("make a temporary directory: %w", err)
+		return o, fmt.Errorf("create a temporary directory: %w", err)
 	}
 	o.closers = append(o.closers, func(context.Context) error { return os.RemoveAll(dir) })
 	s, err := config.EmbeddedIn(dir)
@@ -69,21 +70,20 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 	}
 	s.AdminKey = config.NewAdminKey()
 	s.MasterKey = []string{config.NewMasterKey()}
-	// The receiver's name alone would not lead to this machine.
+	// A host name in egress_allow does not allow loopback addresses.
 	s.EgressAllow = append(s.EgressAllow, "::1/128", b.receiver.host())
 	s.LaneConcurrency, s.Workers = p.Concurrency, max(s.Workers, p.Concurrency)
 	s.DatabaseURL, s.RedisURL = p.DatabaseURL, p.RedisURL
 	if err := s.Problems(); err != nil {
 		return o, err
 	}
-	database, index := "SQLite in "+dir, "the index in its process"
+	database, index := "SQLite in "+dir, "the embedded index"
 	b.report.Server.Embedded, b.report.Server.Database, b.report.Server.Index = true, "sqlite", "embedded"
 	if s.RedisURL != "" {
 		b.report.Server.Index = "redis"
 		s.RedisPrefix = "dispatcher-" + p.run
-		index = "Redis under the prefix " + s.RedisPrefix
-		// The client library writes to the standard error by itself; what matters comes back as an error as
-		// well.
+		index = "Redis with the prefix " + s.RedisPrefix
+		// go-redis prints to the standard error. It also returns the errors that matter.
 		logging.Disable()
 		o.closers = append(o.closers, func(ctx context.Context) error {
 			return s.Clean(redisq.Remove(ctx, s.RedisURL, s.RedisPrefix, 0))
@@ -97,11 +97,11 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 		}
 		database = "PostgreSQL in the schema " + schema
 	} else if machine.InMemory(dir) {
-		b.note("%s is in memory: on a disk accepting takes longer. --temp-dir names a directory on the "+
-			"disk that matters.", dir)
+		b.note("%s is in memory, where accepting is faster than on a disk. Use --temp-dir to choose the "+
+			"disk.", dir)
 	}
-	b.say("a server of its own is measured: %s, %s; all of it is removed at the end", database, index)
-	o.server, err = startOwnServer(ctx, b.c, s)
+	b.printf("measuring an own server: %s, %s; everything is removed at the end", database, index)
+	o.server, err = startServer(ctx, b.c, s)
 	if err != nil {
 		return o, s.Clean(err)
 	}
@@ -112,12 +112,12 @@ func (b *bench) openOwnPlace(ctx context.Context) (o *ownPlace, err error) {
 	return o, err
 }
 
-// schemaPrefix begins the name of every schema that bench makes.
+// schemaPrefix starts the name of every schema that bench creates.
 const schemaPrefix = "dispatcher_bench_"
 
-// makeSchema makes a schema for the run and has the settings use it. A database with callbacks of its own is
-// refused without the plan's consent: nothing of it is touched, but it bears the load.
-func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings) (string, error) {
+// makeSchema creates a schema for the run and sets it in the settings. If the database has callbacks, it
+// needs --yes: bench does not touch them, but they share the load.
+func (o *environment) makeSchema(ctx context.Context, b *bench, s *config.Settings) (string, error) {
 	name := schemaPrefix + strings.ReplaceAll(strings.TrimPrefix(b.plan.run, "bench-"), "-", "_")
 	base := s.DatabaseURL
 	quoted := pgx.Identifier{name}.Sanitize()
@@ -127,22 +127,20 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 			return err
 		}
 		if len(used) > 0 && !b.plan.Yes {
-			return console.Wrong("the database has callbacks of its own (schema %s). bench would work in a "+
-				"schema of its own, %s, which it drops at the end, "+
-				"and touch nothing else; but its load would be this database's. Give --yes if that is meant",
-				strings.Join(used, ", "), name)
+			return console.Wrong("the database has callbacks (schema %s); bench uses a new schema, %s, "+
+				"drops it at the end and touches nothing else, but the load is on this database; "+
+				"use --yes to continue", strings.Join(used, ", "), name)
 		}
 		if len(left) > 0 {
-			b.note("The database has schemas of other runs of bench (%s): unless those still run, DROP "+
-				"SCHEMA … CASCADE removes them.", strings.Join(left, ", "))
+			b.note("The database has schemas of other runs of bench (%s). If these runs have ended, remove "+
+				"them with DROP SCHEMA … CASCADE.", strings.Join(left, ", "))
 		}
-		// Before it is there: whatever ends the statement, nothing stays.
+		// Register the cleanup first, so that no error leaves the schema behind.
 		o.closers = append(o.closers, func(ctx context.Context) error {
 			return s.Clean(dropSchema(ctx, base, quoted))
 		})
 		if _, err := conn.Exec(ctx, "CREATE SCHEMA "+quoted); err != nil {
-			return fmt.Errorf("make a schema in the database (the role needs the right: GRANT CREATE ON "+
-				"DATABASE): %w", err)
+			return fmt.Errorf("create a schema (the role needs GRANT CREATE ON DATABASE): %w", err)
 		}
 		return nil
 	})
@@ -151,7 +149,7 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 	}
 	u, err := url.Parse(base)
 	if err != nil {
-		return "", errors.New("the address of the database cannot be read")
+		return "", errors.New("the database URL is not valid")
 	}
 	q := u.Query()
 	q.Set("search_path", name)
@@ -160,20 +158,19 @@ func (o *ownPlace) makeSchema(ctx context.Context, b *bench, s *config.Settings)
 	return name, nil
 }
 
-// dropSchema removes a schema of bench's own, if it is there.
+// dropSchema removes a schema of bench, if it exists.
 func dropSchema(ctx context.Context, url, quoted string) error {
 	err := onPostgres(ctx, url, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+quoted+" CASCADE")
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("the schema of the run could not be removed (DROP SCHEMA %s CASCADE does it): %w",
-			quoted, err)
+		return fmt.Errorf("drop the schema of the run (do it with DROP SCHEMA %s CASCADE): %w", quoted, err)
 	}
 	return nil
 }
 
-// onPostgres does something on a connection of its own.
+// onPostgres calls do with a new connection.
 func onPostgres(ctx context.Context, url string, do func(*pgx.Conn) error) error {
 	connect, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -184,18 +181,18 @@ func onPostgres(ctx context.Context, url string, do func(*pgx.Conn) error) error
 	return errors.Join(do(conn), conn.Close(context.WithoutCancel(ctx)))
 }
 
-// usedSchemas returns the schemas in which a dispatcher has callbacks, and those that other runs of bench
-// made. One that may not be read counts as used.
+// usedSchemas returns the schemas in which a dispatcher has callbacks, and those of other runs of bench. A
+// schema that is not readable counts as used.
 func usedSchemas(ctx context.Context, conn *pgx.Conn) (used, left []string, err error) {
-	rows,
-		err := conn.Query(ctx,
+	rows, err := conn.Query(ctx,
 		`SELECT n.nspname, has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relname = 'callbacks' AND c.relkind IN ('r', 'p')
-			AND EXISTS (SELECT 1 FROM pg_class m WHERE m.relname = 'schema_migrations' AND m.relnamespace = n.oid)
+			AND EXISTS (SELECT 1 FROM pg_class m
+				WHERE m.relname = 'schema_migrations' AND m.relnamespace = n.oid)
 		ORDER BY n.nspname`)
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for callbacks in the database: %w", err)
+		return nil, nil, fmt.Errorf("search callbacks in the database: %w", err)
 	}
 	type schema struct {
 		name     string
@@ -206,7 +203,7 @@ func usedSchemas(ctx context.Context, conn *pgx.Conn) (used, left []string, err 
 		return s, err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for callbacks in the database: %w", err)
+		return nil, nil, fmt.Errorf("search callbacks in the database: %w", err)
 	}
 	for _, s := range schemas {
 		has := true
@@ -217,7 +214,7 @@ func usedSchemas(ctx context.Context, conn *pgx.Conn) (used, left []string, err 
 		if s.readable {
 			if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM "+
 				pgx.Identifier{s.name, "callbacks"}.Sanitize()+")").Scan(&has); err != nil {
-				return nil, nil, fmt.Errorf("look for callbacks in the schema %s: %w", s.name, err)
+				return nil, nil, fmt.Errorf("search callbacks in the schema %s: %w", s.name, err)
 			}
 		}
 		if has {
