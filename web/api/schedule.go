@@ -126,7 +126,7 @@ var refusedInTemplate = map[string]string{
 }
 
 // templateOf returns a stored template with the credentials in its headers masked. If it is not an object,
-// which only happens in a damaged row, it returns null, because it cannot tell which parts are credentials.
+// which only happens in a damaged row, it returns null, because it cannot find the credentials in it.
 func templateOf(raw []byte) json.RawMessage {
 	if !isObject(raw) {
 		return nil

@@ -223,8 +223,8 @@ func somePresets() control.Presets {
 	}
 }
 
-// rows replaces the store. It is a type of its own because its method Redrive reads what the engine's
-// creates.
+// rows replaces the store. It is not the stub of the engine, because both have a method Redrive: the store's
+// reads a redrive, the engine's creates one.
 type rows struct{ calledStore }
 
 type calledStore struct {
