@@ -13,7 +13,7 @@ type EndpointFields struct {
 	Name       Optional[string] `json:"name,omitzero" schema:"maxLength: 128"`
 	URL        Optional[string] `json:"url,omitzero"`
 	// Whether a callback may set its own URL.
-	URLOverride Optional[string] `json:"url_override,omitzero" schema:"enum: [deny, same_host, any, null], default: deny"`
+	URLOverride Optional[string] `json:"url_override,omitzero" schema:"$ref: URLOverride"`
 	// Events that the endpoint receives: payment.succeeded, payment.*, or * for all.
 	Topics  Optional[[]string] `json:"topics,omitzero" api:"most=101" schema:"maxItems: 100"`
 	Profile string             `json:"profile,omitempty"`

@@ -61,7 +61,7 @@ type PollCallback struct {
 // A PollDetail has the details of a poll that a callback does not have.
 type PollDetail struct {
 	Until    json.RawMessage `json:"until" api:"null" schema:"$ref: Until"`
-	HoldIf   json.RawMessage `json:"hold_if" schema:"type: [array, \"null\"], items: {$ref: \"#/components/schemas/Predicate\"}"`
+	HoldIf   json.RawMessage `json:"hold_if" schema:"$ref: Predicates"`
 	Evaluate json.RawMessage `json:"evaluate" api:"null" schema:"$ref: Statuses"`
 	// 20 unless the request set it.
 	ErrorBudget json.RawMessage `json:"error_budget" api:"null" schema:"type: integer"`

@@ -93,7 +93,7 @@ func (m *middleware) observe(c *gin.Context) {
 		if !ok {
 			return
 		}
-		attrs = append(attrs, slog.Int("refused_without_a_line", left))
+		attrs = append(attrs, slog.Int("suppressed_lines", left))
 	}
 	m.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
@@ -110,12 +110,15 @@ func routeOf(c *gin.Context) string {
 // levelOf returns the log level of a request. Successful accepts get the debug level: they are the most
 // frequent requests, and each has a row in SQL.
 func levelOf(c *gin.Context, status int) slog.Level {
+	isAccept := false
+	switch c.FullPath() {
+	case "/v1/callbacks", "/v1/callbacks/batch", "/v1/events":
+		isAccept = c.Request.Method == http.MethodPost
+	}
 	switch {
 	case status >= http.StatusInternalServerError:
 		return slog.LevelWarn
-	case status < http.StatusMultipleChoices && c.Request.Method == http.MethodPost &&
-		(c.FullPath() == "/v1/callbacks" || c.FullPath() == "/v1/callbacks/batch" ||
-			c.FullPath() == "/v1/events"):
+	case isAccept && status < http.StatusMultipleChoices:
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

@@ -61,7 +61,7 @@ type Options struct {
 	API    *api.API
 	UI     *ui.UI
 	Health Health
-	// PublicURL is the URL that browsers use. If its scheme is https, the server makes browsers use https only.
+	// PublicURL is the URL that browsers use. If its scheme is https, browsers are made to use https only.
 	PublicURL string
 	// Pprof also serves profiles on an ops listener that is not on loopback.
 	Pprof bool

@@ -55,7 +55,7 @@ type API struct {
 // New returns an API, or an error if an option is missing.
 func New(o Options) (*API, error) {
 	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
-		return nil, errors.New("the API needs an engine, a store and an admin key")
+		return nil, errors.New("new API: Engine, Store and AdminKey are required")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -99,16 +99,18 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 
 // serveLong is serve for a handler that may take longer than the server's read and write timeouts. It lifts
 // them only after the body was read, so that a slow sender cannot use the longer timeout.
-func (a *API) serveLong(scope store.Scope, h handler, most time.Duration) gin.HandlerFunc {
+func (a *API) serveLong(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
 	return a.serve(scope, func(ctx context.Context, c *gin.Context, who caller) error {
-		whole := func() error { return query.ExtendDeadlines(c.Writer, time.Now().Add(most+a.Timeout)) }
+		extend := func() error {
+			return query.ExtendDeadlines(c.Writer, time.Now().Add(timeout+a.Timeout))
+		}
 		if in, ok := c.Request.Body.(*budgetedBody); ok && c.Request.ContentLength != 0 {
-			in.onRead = whole
-		} else if err := whole(); err != nil {
+			in.onRead = extend
+		} else if err := extend(); err != nil {
 			return err
 		}
 		return h(ctx, c, who)
-	}, most)
+	}, timeout)
 }
 
 // fail responds with the problem of an error.

@@ -28,8 +28,7 @@ func missingScope(s store.Scope) error {
 
 // adminKeyRequired is the error for calls that require the admin key of the settings.
 func adminKeyRequired() error {
-	return fmt.Errorf("%w: only the admin key of the settings can do this",
-		httperr.ErrForbidden)
+	return fmt.Errorf("%w: only the admin key of the settings can do this", httperr.ErrForbidden)
 }
 
 // authenticate returns the owner of the request's key, and the project that the request is for. It applies
@@ -65,7 +64,7 @@ func (a *API) authenticate(ctx context.Context, c *gin.Context) (caller, error) 
 		return who, err
 	}
 	if slices.ContainsFunc(named, func(project string) bool { return project != who.Project }) {
-		return caller{}, store.ErrNotFound
+		return caller{}, store.ErrNotFound // the key must not learn whether the other project exists
 	}
 	return who, nil
 }

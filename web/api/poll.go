@@ -97,11 +97,11 @@ func pollOf(v *control.PollView) client.PollDetail {
 
 // memberOf returns a member of stored JSON, or nil if it is missing or null. It also returns nil if the text
 // is not an object, which only happens in a damaged row.
-func memberOf(kept []byte, name string) []byte {
-	if !isObject(kept) {
+func memberOf(stored []byte, name string) []byte {
+	if !isObject(stored) {
 		return nil
 	}
-	for key, value := range members(kept) {
+	for key, value := range members(stored) {
 		if string(key) == name && !isNull(value) {
 			return value
 		}

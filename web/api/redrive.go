@@ -45,17 +45,17 @@ func (a *API) readRedrive(
 	var (
 		d      decoder
 		r      client.RedriveRequest
-		picked query.Filter
-		shown  store.JSONText
+		filter query.Filter
+		text   store.JSONText
 	)
 	d.custom = map[string]func(string, []byte){
-		"filter": func(_ string, raw []byte) { picked, shown = d.filter(raw) },
+		"filter": func(_ string, raw []byte) { filter, text = d.filter(raw) },
 	}
 	if err := d.read(c, false, &r); err != nil {
 		return control.RedriveRequest{}, "", err
 	}
 	q := control.RedriveRequest{
-		Action: string(r.Action), Shown: shown, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder, URL: r.URL,
+		Action: string(r.Action), Shown: text, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder, URL: r.URL,
 		DueAt: millis(r.DueAt), Delay: length(r.Delay),
 	}
 	// A field that the action ignores is an error: the caller expects it to have an effect.
@@ -72,32 +72,32 @@ func (a *API) readRedrive(
 			d.add(f.name, "is only for the action "+string(f.action))
 		}
 	}
-	switch err := picked.Find(ctx, project, a.Store); {
+	switch err := filter.Find(ctx, project, a.Store); {
 	case errors.Is(err, store.ErrNotFound):
 		d.add("filter.endpoint", "is not the id or external_id of an endpoint")
 	case err != nil:
 		return q, "", err
 	}
-	q.Filter, q.Invalid = picked.Filter, d.invalid
+	q.Filter, q.Invalid = filter.Filter, d.invalid
 	return q, r.Reason, nil
 }
 
 // filter decodes the filter of a redrive, and returns its JSON text for responses. A filter without a
 // condition counts as missing, which the engine rejects: a caller that wants all callbacks must name states.
-func (f *fields) filter(raw []byte) (picked query.Filter, shown store.JSONText) {
+func (f *fields) filter(raw []byte) (filter query.Filter, text store.JSONText) {
 	if isNull(raw) {
-		return picked, ""
+		return filter, ""
 	}
 	before := len(f.invalid)
-	picked = f.filterMembers(raw)
-	if picked.Empty() && len(f.invalid) == before {
-		return picked, ""
+	filter = f.filterMembers(raw)
+	if filter.Empty() && len(f.invalid) == before {
+		return filter, ""
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
 		f.add("filter", "is not JSON") // not reached: checkJSON has accepted the request
 	}
-	return picked, store.JSONText(compact.String())
+	return filter, store.JSONText(compact.String())
 }
 
 // maxFilter is the maximum size of a redrive's filter in bytes. The filter is stored, and responses repeat
@@ -133,7 +133,7 @@ func (f *fields) filterMembers(raw []byte) (p query.Filter) {
 // parameter converts a member of a filter to query parameters. For a null or invalid value it adds only the
 // name. It also adds the name of an unknown member, so that the query rejects it.
 func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
-	shown := prefix + query.Printable(key)
+	field := prefix + query.Printable(key)
 	put := func(key string, values ...string) { to[key] = append(to[key], values...) }
 	if key != "label" { // its members are parameters, it is none
 		put(key)
@@ -143,42 +143,42 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 	}
 	switch key {
 	case "state":
-		put(key, f.textOrTexts(shown, raw, len(store.States))...)
+		put(key, f.textOrTexts(field, raw, len(store.States))...)
 	case "status_code", "min_attempts":
 		if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-			f.add(shown, "must be a whole number")
+			f.add(field, "must be a whole number")
 		} else {
 			put(key, string(raw))
 		}
 	case "overdue":
 		var yes bool
-		f.boolean(shown, raw, &yes)
+		f.boolean(field, raw, &yes)
 		if yes {
 			put(key, "true")
 		}
 	case "label":
-		f.labelParameters(shown, raw, put)
+		f.labelParameters(field, raw, put)
 	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to":
-		put(key, f.textOrTexts(shown, raw, 0)...)
+		put(key, f.textOrTexts(field, raw, 0)...)
 	default:
 		if strings.HasPrefix(key, query.LabelPrefix) {
-			put(key, f.textOrTexts(shown, raw, 0)...)
+			put(key, f.textOrTexts(field, raw, 0)...)
 		}
 	}
 }
 
 // labelParameters converts the members of "label": {NAME: VALUE}.
-func (f *fields) labelParameters(shown string, raw []byte, put func(key string, values ...string)) {
+func (f *fields) labelParameters(field string, raw []byte, put func(key string, values ...string)) {
 	n := 0
-	f.object(shown, shown+".", raw, func(key, value []byte) bool {
+	f.object(field, field+".", raw, func(key, value []byte) bool {
 		n++
 		if n > accept.MaxLabels {
 			if n == accept.MaxLabels+1 {
-				f.add(shown, fmt.Sprintf("has more than %d labels", accept.MaxLabels))
+				f.add(field, fmt.Sprintf("has more than %d labels", accept.MaxLabels))
 			}
 			return true
 		}
-		put(query.LabelPrefix+string(key), f.textOrTexts(shown+"."+query.Printable(string(key)), value, 0)...)
+		put(query.LabelPrefix+string(key), f.textOrTexts(field+"."+query.Printable(string(key)), value, 0)...)
 		return true
 	})
 }

@@ -163,21 +163,21 @@ type bodyBudget struct {
 	mu   sync.Mutex
 	used int64
 	// byProject has the used bytes of each project; no entry is zero.
-	byProject map[string]int64 // used by projects; none has zero
+	byProject map[string]int64
 	// freed is closed and replaced when bytes are released. It wakes all waiters, and each tries again.
 	freed chan struct{}
 }
 
-func newBodyBudget(most int64) *bodyBudget {
-	return &bodyBudget{limit: most, byProject: make(map[string]int64), freed: make(chan struct{})}
+func newBodyBudget(limit int64) *bodyBudget {
+	return &bodyBudget{limit: limit, byProject: make(map[string]int64), freed: make(chan struct{})}
 }
 
 // acquire waits until n bytes are free, at most budgetTimeout and until the context ends. Its error is
 // httperr.ErrBusy.
-func (r *bodyBudget) acquire(ctx context.Context, project string, n int64) error {
+func (b *bodyBudget) acquire(ctx context.Context, project string, n int64) error {
 	var expired <-chan time.Time
 	for {
-		freed, ok := r.tryAcquire(project, n)
+		freed, ok := b.tryAcquire(project, n)
 		if ok {
 			return nil
 		}
@@ -198,28 +198,28 @@ func (r *bodyBudget) acquire(ctx context.Context, project string, n int64) error
 
 // tryAcquire takes n bytes if they are free. Otherwise it returns a channel that is closed when bytes are
 // released.
-func (r *bodyBudget) tryAcquire(project string, n int64) (freed <-chan struct{}, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.used+n > r.limit || r.byProject[project]+n > r.limit/2 {
-		return r.freed, false
+func (b *bodyBudget) tryAcquire(project string, n int64) (freed <-chan struct{}, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+n > b.limit || b.byProject[project]+n > b.limit/2 {
+		return b.freed, false
 	}
-	r.used += n
-	r.byProject[project] += n
+	b.used += n
+	b.byProject[project] += n
 	return nil, true
 }
 
 // release returns n bytes.
-func (r *bodyBudget) release(project string, n int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.used -= n
-	r.byProject[project] -= n
-	if r.byProject[project] == 0 {
-		delete(r.byProject, project)
+func (b *bodyBudget) release(project string, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	b.byProject[project] -= n
+	if b.byProject[project] == 0 {
+		delete(b.byProject, project)
 	}
-	close(r.freed)
-	r.freed = make(chan struct{})
+	close(b.freed)
+	b.freed = make(chan struct{})
 }
 
 // bodyBudgets are the budgets of one process.
@@ -292,7 +292,8 @@ func (in *budgetedBody) read(r io.Reader, length, limit int64) ([]byte, error) {
 	return body, nil
 }
 
-// grow acquires size bytes in total. Beyond maxRequest it moves the body to the budget of batches.
+// grow acquires size bytes in total. Beyond maxRequest it moves the body to the budget of batches: it
+// acquires all bytes there before it releases those of the other budget.
 func (in *budgetedBody) grow(size int64) error {
 	next := in.budgets.requests
 	if size > maxRequest+1 {

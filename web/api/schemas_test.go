@@ -124,8 +124,10 @@ func (s *schema) title() string { return cmp.Or(s.name, reflect.TypeOf(s.of).Nam
 var enums = []string{"State", "TerminalReason", "Class", "Scope", "BlockCode", "RedriveAction", "PollOutcome"}
 
 // selfNullable are the hand-written schemas that already allow null.
-var selfNullable = []string{"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason",
-	"LaneBlock", "CallbackSuccess"}
+var selfNullable = []string{
+	"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold", "ShownSuccess",
+	"URLOverride", "Predicates",
+}
 
 // generatedMark is the line of the document before the generated part.
 const generatedMark = "    # What follows is generated from package client: go test ./web/api -run " +

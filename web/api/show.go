@@ -240,8 +240,8 @@ func storedJSON[T ~string | ~[]byte](text T) json.RawMessage {
 	return raw
 }
 
-// headersOf converts headers to an object. Repeated headers become one member; their values are joined by ",
-// ".
+// headersOf converts headers to an object. Repeated headers become one member with a comma-separated list of
+// their values.
 func headersOf(headers []store.Header) (out client.Headers) {
 	for i, h := range headers {
 		same := func(other store.Header) bool { return strings.EqualFold(other.Name, h.Name) }

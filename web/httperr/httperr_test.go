@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestProblemOfEachError writes the response to each error of the table, to invalid fields, and to errors that
-// are not in the table.
+// TestProblemOfEachError writes the response to each error of the table, to invalid fields, and to errors
+// that are not in the table.
 func TestProblemOfEachError(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/problems.txt", func(t *testing.T, _ string) string {
