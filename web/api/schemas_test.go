@@ -125,7 +125,7 @@ var enums = []string{"State", "TerminalReason", "Class", "Scope", "BlockCode", "
 
 // selfNullable are the hand-written schemas that already allow null.
 var selfNullable = []string{
-	"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneHold", "ShownSuccess",
+	"PolicyChoice", "SuccessChoice", "SignerChoice", "RateOrNull", "Reason", "LaneBlock", "CallbackSuccess",
 	"URLOverride", "Predicates",
 }
 
