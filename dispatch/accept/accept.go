@@ -133,8 +133,9 @@ func sameCall(drafts []store.Draft, id *store.Idempotency) bool {
 	return false
 }
 
-// keysInUse are the idempotency keys whose first request this process is committing. It gives a concurrent
-// repetition a quick answer. Across processes the unique key in SQL is the guard.
+// keysInUse are the idempotency keys whose first request this process is committing. A concurrent repetition
+// in this process then gets store.ErrIdempotencyInProgress. Across processes the guard is SQL, where an
+// idempotency key of a project is unique.
 type keysInUse struct {
 	mu   sync.Mutex
 	keys map[usedKey]struct{}

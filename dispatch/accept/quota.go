@@ -71,8 +71,9 @@ func (b *openCounter) admit(ctx context.Context, project string, quota int64, n 
 	return got, nil
 }
 
-// tryAdmit reserves what room there is for n callbacks. It reserves nothing and returns false if the open
-// callbacks must be counted first.
+// tryAdmit reserves what room there is for n callbacks: the quota minus counted and since. It reserves
+// nothing and returns false if the count in SQL is too old, or if there is too little room and a new count
+// may show more. justCounted: the count is new, so it is used in any case.
 func (b *openCounter) tryAdmit(project string, quota int64, n int, justCounted bool) (int, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +152,8 @@ func unused(accepted []store.Accepted) (n int) {
 }
 
 // acceptWithin commits as many of the drafts as the quota of their project has room for (zero: no quota).
-// Each of the others gets the result of the callback that it repeats, or store.ErrOpenQuota.
+// Each of the others gets the result of the callback that it repeats, or store.ErrOpenQuota. If there is room
+// for all, one transaction suffices. Otherwise replays are answered first, because they need no room.
 func (ac *Accepter) acceptWithin(
 	ctx context.Context, quota int64, drafts []store.Draft,
 ) ([]store.Accepted, error) {

@@ -37,7 +37,7 @@ type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex
 	stamps   []uncertainStamp
-	logLimit part.Limiter
+	logLimit part.LogLimiter
 }
 
 // Pending returns whether there are uncertain stamps.

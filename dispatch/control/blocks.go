@@ -88,6 +88,7 @@ func (s *callbackFacts) retry() string {
 	return "POST /v1/callbacks/" + store.CallbackPrefix + s.c.ID + "/retry"
 }
 
+// whyNotDue describes the wait for the due time by the last attempt.
 func (s *callbackFacts) whyNotDue() string {
 	c := &s.c
 	switch {

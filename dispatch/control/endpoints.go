@@ -219,6 +219,9 @@ func (ct *Controller) CreateEndpoint(ctx context.Context, project string, ch End
 // PutEndpoints creates endpoints, or replaces those with the same external id. A missing field gets its
 // default; pauses and Enabled stay as they are. Receipts are in the order of changes. A call with several
 // changes generates no missing secrets: each is generated at the first attempt.
+//
+// The secret of an endpoint that stays at its host is stored after the endpoint. So a receipt may have an
+// error although its endpoint is stored.
 func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes []EndpointChange,
 	by store.Actor) ([]EndpointReceipt, error) {
 	if len(changes) > MaxEndpointsBatch {
@@ -282,7 +285,9 @@ func (ct *Controller) PutEndpoints(ctx context.Context, project string, changes 
 	return receipts, nil
 }
 
-// PatchEndpoint changes the given fields of an endpoint.
+// PatchEndpoint changes the given fields of an endpoint. If the change moves the endpoint to another host,
+// its new secret is stored first, and the old one ends at once. Otherwise the secret is stored after the
+// change, and the old one signs for secret.Overlap.
 func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch EndpointChange,
 	by store.Actor) (store.Endpoint, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)

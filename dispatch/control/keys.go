@@ -58,8 +58,9 @@ func (ct *Controller) Authenticate(ctx context.Context, text string) (store.Key,
 // HashKey returns the hash that identifies a key where its text must not be stored.
 func HashKey(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
 
-// AuthenticateHash is Authenticate for a caller that keeps the hash of a key, such as a session. A key that
-// was revoked or has expired since is refused.
+// AuthenticateHash is Authenticate for a caller that keeps the hash of a key, such as a session of the admin
+// UI. A key that was revoked or has expired since is refused. The cache answers for keyAge. While SQL does
+// not answer, a cached valid key stays valid.
 func (ct *Controller) AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error) {
 	c := &ct.apiKeys
 	c.mu.Lock()

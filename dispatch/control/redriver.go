@@ -16,7 +16,9 @@ import (
 // works on the project's redrives one after another, and begins after the redrive at which the last turn
 // stopped.
 //
-// A crash loses nothing: each step is one transaction, and the next leader continues after it.
+// The lease only saves work. StepRedrive of the store locks the redrive and removes the ids that it handles
+// in the same transaction. So no callback is changed twice, and a crash loses nothing: the next leader
+// continues after the last step.
 type redriver struct {
 	ct    *Controller
 	woken chan struct{}
@@ -138,7 +140,8 @@ func (d *redriver) refill(r *store.Redrive, now time.Time) {
 }
 
 // advance works on one redrive until its budget is spent or the turn that began at began is over. First it
-// collects the ids that the filter matches, then it changes callbacks in steps of one transaction each.
+// collects the ids that the filter matches. Then it changes callbacks in steps of one transaction each, and
+// updates the index after each step.
 func (d *redriver) advance(ctx context.Context, r *store.Redrive, began time.Time) error {
 	if r.State == store.RedriveGathering {
 		for more := true; more; {

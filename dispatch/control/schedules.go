@@ -136,7 +136,8 @@ func (ct *Controller) draftScheduled(ctx context.Context, s *store.Schedule, now
 	return d, ct.accept.RoomFor(ctx, &p.Project, 1)
 }
 
-// apply validates a change and makes it in s. f contains the errors that are known already.
+// apply validates a change and makes it in s. f contains the errors that are known already. A transaction may
+// call apply more than once, so it does not change f.
 func (ch *ScheduleChange) apply(s *store.Schedule, now int64, f accept.Findings) error {
 	f = slices.Clone(f)
 	spec, zone, enabled := s.Cron, s.Timezone, s.Enabled

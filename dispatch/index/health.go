@@ -55,7 +55,7 @@ type health struct {
 	sqlFailingSince        time.Time
 	sqlOutage, indexOutage outageTimer
 	// Limiters of log lines: SQL fails, the index fails, the catch-up fails.
-	sqlLog, indexLog, catchUpLog part.Limiter
+	sqlLog, indexLog, catchUpLog part.LogLimiter
 	// Items that were accepted or settled while the index did not answer. needsWalk: there were too many to
 	// remember, or the index may lack any item.
 	missedItems []schedule.Item
@@ -105,7 +105,7 @@ func (h *health) SQLFailed(err error) {
 
 // logFailure logs a failure, at most once until it is over and at most once in 10 s. An index that answers
 // every second call must not fill the log.
-func (h *health) logFailure(limit *part.Limiter, text string, args ...any) {
+func (h *health) logFailure(limit *part.LogLimiter, text string, args ...any) {
 	h.mu.Lock()
 	due := limit.Due(time.Now())
 	h.mu.Unlock()

@@ -147,7 +147,7 @@ func (h *health) endWalk() {
 }
 
 // warn logs a failure that lasts, but not each time.
-func (h *health) warn(limit *part.Limiter, text string, err error) {
+func (h *health) warn(limit *part.LogLimiter, text string, err error) {
 	h.mu.Lock()
 	due := limit.Again(time.Now())
 	h.mu.Unlock()

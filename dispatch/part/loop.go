@@ -28,7 +28,7 @@ type Loop struct {
 
 // Run takes turns until ctx ends. A turn returns the pause before the next one; zero: Every.
 func (l Loop) Run(ctx context.Context, turn func(ctx context.Context) (pause time.Duration, err error)) {
-	var failing Limiter
+	var failing LogLimiter
 	var logged time.Time
 	pause := l.Every
 	for first := l.AtOnce; first && ctx.Err() == nil || l.wait(ctx, pause); first = false {
@@ -132,16 +132,16 @@ func DefaultTimes() Times {
 // not fill the log.
 const logEvery = 10 * time.Second
 
-// A Limiter decides when a failure is logged: once when it begins, and once when it is over. The caller
+// A LogLimiter decides when a failure is logged: once when it begins, and once when it is over. The caller
 // guards it with its own lock.
-type Limiter struct {
+type LogLimiter struct {
 	active bool // the failure was logged and is not over
 	at     time.Time
 }
 
 // Due reports whether to log the failure now: it was not logged since Over, nor within logEvery. It records
 // the line.
-func (c *Limiter) Due(now time.Time) bool {
+func (c *LogLimiter) Due(now time.Time) bool {
 	if c.active || !c.at.IsZero() && now.Sub(c.at) < logEvery {
 		return false
 	}
@@ -150,13 +150,13 @@ func (c *Limiter) Due(now time.Time) bool {
 }
 
 // Again is Due for a line that is repeated, at most every logEvery, while the failure lasts.
-func (c *Limiter) Again(now time.Time) bool {
+func (c *LogLimiter) Again(now time.Time) bool {
 	c.active = false
 	return c.Due(now)
 }
 
 // Over ends the failure. It reports whether the failure was logged, so that its end is logged too.
-func (c *Limiter) Over() bool {
+func (c *LogLimiter) Over() bool {
 	stood := c.active
 	c.active = false
 	return stood

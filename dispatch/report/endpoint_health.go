@@ -98,8 +98,8 @@ func (rp *Reporter) RunHealth(ctx context.Context) {
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) { return 0, rp.reportHealth(ctx) })
 }
 
-// reportHealth writes endpoint health and disables endpoints that are gone. What cannot be written is kept
-// for the next call.
+// reportHealth writes endpoint health and disables endpoints that are gone. After an error it keeps
+// everything that is not written for the next call. What a crash loses, the next attempts report again.
 func (rp *Reporter) reportHealth(ctx context.Context) error {
 	reports, gone := rp.counts.endpoints.drain()
 	if len(gone) > 0 {
@@ -126,7 +126,7 @@ func (rp *Reporter) reportHealth(ctx context.Context) error {
 	}
 	if err := rp.o.Store.ReportHealth(ctx, reports, rp.clock.Now()); err != nil {
 		rp.counts.endpoints.restore(reports, nil)
-		return fmt.Errorf("report the health of endpoints: %w", err)
+		return fmt.Errorf("write endpoint health: %w", err)
 	}
 	return nil
 }

@@ -25,9 +25,10 @@ func BindTemplate(project, schedule string) string { return binding("template", 
 // binding joins parts. No part contains a NUL.
 func binding(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// CallbackOwner and EndpointOwner are the owners of sealed headers, by bare id.
+// CallbackOwner returns the owner of a callback's sealed headers, by the callback's bare id.
 func CallbackOwner(id string) string { return store.CallbackPrefix + id }
 
+// EndpointOwner returns the owner of an endpoint's sealed headers, by the endpoint's bare id.
 func EndpointOwner(id string) string { return store.EndpointPrefix + id }
 
 // ProjectOwner is the owner of a project's default headers.
