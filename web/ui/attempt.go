@@ -12,13 +12,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-// An attemptPart is an attempt as a page shows it.
+// An attemptPart is an attempt in a page.
 type attemptPart struct {
 	store.Attempt
-	// Shown is the outcome as it is shown.
-	Shown string
-	Body  string
-	// Cut: the body is longer than what is shown. Link is where all of it is.
+	// DisplayOutcome is the outcome, or notFinal.
+	DisplayOutcome string
+	Body           string
+	// Cut is true if Body is only the beginning of the response body. Link is the page with the whole body.
 	Cut     bool
 	Link    string
 	Address string
@@ -27,10 +27,10 @@ type attemptPart struct {
 	Late    string
 }
 
-// newAttempt prepares an attempt of a callback of that kind, which is named with its prefix, with at most
-// that much of the answer's body.
+// newAttempt prepares an attempt for a page. callback is the callback's id with the prefix. most bounds the
+// bytes of the response body.
 func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) attemptPart {
-	part := attemptPart{Attempt: *a, Shown: shownOutcome(a, kind),
+	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, kind),
 		Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
 	part.Body, part.Cut = cut(a.ResponseBody, most)
 	if a.URL != "" {
@@ -53,7 +53,7 @@ func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) at
 	return part
 }
 
-// milliseconds writes a short time.
+// milliseconds formats a duration in milliseconds.
 func milliseconds(ms float64) string {
 	if ms < 10 {
 		return fmt.Sprintf("%.1f ms", ms)
@@ -61,28 +61,30 @@ func milliseconds(ms float64) string {
 	return shortDuration(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// notFinal is what is shown of a poll that was answered, and not with the final answer: nothing has failed.
+// notFinal is the displayed outcome of a poll attempt whose response is not final yet. Such an attempt is no
+// failure.
 const notFinal = "notfinal"
 
-func shownOutcome(a *store.Attempt, kind store.Kind) string {
+// displayOutcome returns the outcome that pages display.
+func displayOutcome(a *store.Attempt, kind store.Kind) string {
 	if kind == store.Poll && a.Outcome == store.AttemptFailed && a.Class == store.ClassRuleMismatch {
 		return notFinal
 	}
 	return string(a.Outcome)
 }
 
-// Kind is the colour of an attempt.
+// Kind returns the colour of the attempt's badge.
 func (a *attemptPart) Kind() string {
 	kinds := map[string]string{string(store.AttemptSucceeded): "good", string(store.AttemptFailed): "bad",
 		notFinal: "busy"}
-	return cmp.Or(kinds[a.Shown], "warn")
+	return cmp.Or(kinds[a.DisplayOutcome], "warn")
 }
 
-// ladderTail is how many attempts to come are drawn of a ladder that has no end.
+// ladderTail is the number of future attempts in the drawing of a ladder without an end.
 const ladderTail = 3
 
-// ladder draws the present ladder: what was attempted, what is next and what is to come. Of very many
-// attempts the newest are known.
+// ladder draws the callback's current ladder: charged attempts, the next attempt and the later ones. newest
+// are the newest attempts, the newest first. Earlier attempts are drawn without details.
 func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	c := &p.Callback
 	position := max(c.AttemptCount-c.LadderBase, 0)
@@ -111,10 +113,10 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		switch {
 		case i >= unknown:
 			a := charged[i-unknown]
-			step.Label, step.Detail, step.Manual = p.Or("outcome.", shownOutcome(a, c.Kind)),
+			step.Label, step.Detail, step.Manual = p.Or("outcome.", displayOutcome(a, c.Kind)),
 				p.Absolute(a.StartedAt), a.Trigger == store.Manual
 			step.Href = "#attempt-" + strconv.Itoa(a.Number)
-			if p.NewestLink != "" { // the timeline shows others
+			if p.NewestLink != "" { // the timeline shows older attempts, so there is no anchor
 				step.Href = Root + "/callbacks/" + p.FullID + "/attempts/" + strconv.Itoa(a.Number)
 			}
 			if a.Outcome == store.AttemptSucceeded {
@@ -130,7 +132,7 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		last = max(last, position+ladderTail)
 	}
 	if !c.State.Terminal() {
-		last = max(last, position) // a single retry after the ladder's end
+		last = max(last, position) // a manual single retry can follow the last tier
 	}
 	due, ends := c.DueAt, endOf(c)
 	for i := position; i <= last; i++ {
@@ -154,13 +156,13 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		l.Steps = append(l.Steps, step)
 	}
 	if c.State == store.Succeeded {
-		l.Steps = l.Steps[:position] // what would have come does not matter any more
+		l.Steps = l.Steps[:position] // no later attempt will happen
 	}
 	return l.HTML()
 }
 
-// endOf is when an open callback ends, whatever its ladder has left: at its expiry or its policy's deadline,
-// whichever is earlier; zero: at neither.
+// endOf returns when an open callback ends even if its ladder has attempts left: at its expiry or at its
+// policy's deadline, whichever is earlier. Zero means never.
 func endOf(c *store.Callback) int64 {
 	ends := c.ExpiresAt
 	if c.Policy.Deadline > 0 {
@@ -171,7 +173,8 @@ func endOf(c *store.Callback) int64 {
 	return ends
 }
 
-// tierAt is the wait after the failed attempt at a position, counted from 0.
+// tierAt returns the wait after the failed attempt at position i, counted from 0. ok is false if no attempt
+// follows.
 func tierAt(c *store.Callback, i int) (time.Duration, bool) {
 	tiers := c.Policy.Tiers
 	switch {
@@ -183,7 +186,7 @@ func tierAt(c *store.Callback, i int) (time.Duration, bool) {
 	return 0, false
 }
 
-// attemptPage is one attempt with all that was kept of it.
+// attemptPage is the page of one attempt.
 type attemptPage struct {
 	base
 	FullID  string
@@ -191,7 +194,7 @@ type attemptPage struct {
 }
 
 // attempt is GET /ui/callbacks/{id}/attempts/{number}.
-func (u *UI) attempt(r *request) (*answer, error) {
+func (u *UI) attempt(r *request) (*response, error) {
 	c, err := load(r, store.CallbackPrefix, u.Store.Get)
 	if err != nil {
 		return nil, err
@@ -200,7 +203,7 @@ func (u *UI) attempt(r *request) (*answer, error) {
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	a, err := u.Store.Attempt(r.ctx, r.who.Project, c.ID, number)
+	a, err := u.Store.Attempt(r.ctx, r.caller.Project, c.ID, number)
 	if err != nil {
 		return nil, err
 	}

@@ -12,56 +12,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// shownDetail is how many bytes of a detail the page shows, so that a page of them stays small.
-const shownDetail = 1000
+// maxDetail bounds the bytes of a detail in the list.
+const maxDetail = 1000
 
-// auditPage is who has changed what, newest first.
+// auditPage is the audit log, newest first.
 type auditPage struct {
 	base
-	// Object, Actor, From and To are what the form says.
+	// Object, Actor, From and To are the values of the filter's form.
 	Object, Actor, From, To string
 	Actions                 []option
 	FieldErrors             []store.FieldError
 	Rows                    []*auditRow
 	Next                    string
-	search
-	// Narrow: conditions narrow the list.
+	scan
+	// Narrow is true if the filter has a condition.
 	Narrow bool
 }
 
-// An auditRow is one entry.
+// An auditRow is one entry of the audit log.
 type auditRow struct {
 	store.AuditEntry
-	// What is the action in words. Who is the actor's name, and Key the id of their key beside it; empty: it
-	// has none.
-	What, Who, Key string
-	// Of is what was changed, with the prefix of its id; Link is its page, empty where it has none. History
-	// is all that was done to it, empty where the list is that already. Made is a callback that the change
-	// made.
-	Of, Link, History, Made string
-	// Moments are the times of the detail, which has them in Unix milliseconds.
+	// ActionText is a text of the catalogue. Name is the actor's name, and Key the id of the actor's key, if
+	// the entry has one.
+	ActionText, Name, Key string
+	// FullObject is the object's id with the prefix, Link its page. History is the list of all entries for
+	// the object. NewCallback is the id of a callback that the act created. All may be empty.
+	FullObject, Link, History, NewCallback string
+	// Moments are the times in the detail, which has them in Unix milliseconds.
 	Moments []moment
-	// Data has a line for each field that the change made different, and the detail below; Cut: it is longer.
+	// Data has a line for each changed field, then the detail. Cut is true if it is longer than maxDetail.
 	Data string
 	Cut  bool
 }
 
-// A moment is a time with the name that a detail gives it.
+// A moment is a time in Unix milliseconds with its name in the detail.
 type moment struct {
 	Name string
 	At   int64
 }
 
-// A family is the actions on one kind of thing.
-type family struct {
-	// name begins the actions. prefix is that of the ids of the things, path where they have pages; both may
-	// be empty.
+// An actionGroup is the group of actions on one kind of object.
+type actionGroup struct {
+	// name is the prefix of the actions' names. prefix is the prefix of the objects' ids, path the path of
+	// their pages. Both may be empty.
 	name, prefix, path string
 }
 
-// families are all that there are; the objects of the last ones are words, and no ids.
-func families() []family {
-	return []family{
+// actionGroups returns all groups. The objects of the groups without a prefix are no ids.
+func actionGroups() []actionGroup {
+	return []actionGroup{
 		{"callback.", store.CallbackPrefix, "/callbacks/"}, {"poll.", store.CallbackPrefix, "/callbacks/"},
 		{"endpoint.", store.EndpointPrefix, "/endpoints/"},
 		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"},
@@ -70,18 +69,18 @@ func families() []family {
 	}
 }
 
-// familyOf finds an action's family.
-func familyOf(action string) family {
-	for _, f := range families() {
+// actionGroupOf returns the group of an action. It is zero for an unknown action.
+func actionGroupOf(action string) actionGroup {
+	for _, f := range actionGroups() {
 		if strings.HasPrefix(action, f.name) {
 			return f
 		}
 	}
-	return family{}
+	return actionGroup{}
 }
 
 // audit is GET /ui/audit.
-func (u *UI) audit(r *request) (*answer, error) {
+func (u *UI) audit(r *request) (*response, error) {
 	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"),
 		Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
 	action := r.query("action")
@@ -103,7 +102,7 @@ func (u *UI) audit(r *request) (*answer, error) {
 		return show("audit", p)
 	}
 	f.Limit = pageSize
-	found, err := u.Store.Audit(r.ctx, r.who.Project, f)
+	found, err := u.Store.Audit(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return nil, err
 	}
@@ -113,19 +112,19 @@ func (u *UI) audit(r *request) (*answer, error) {
 	if found.Next != "" {
 		p.Next = p.With("cursor", found.Next)
 		if len(p.Rows) == 0 {
-			p.lookOn(&store.Cursor{ID: found.Next}, false)
+			p.continueScan(&store.Cursor{ID: found.Next}, false)
 		}
 	}
 	return show("audit", p)
 }
 
-// objectOf writes an object as entries name it: ids without their prefix. Only lanes and secrets are named by
-// the whole id of an endpoint.
+// objectOf returns an object as entries store it: an id without its prefix. But entries for lanes and secrets
+// have the id of an endpoint with its prefix.
 func objectOf(text, action string) string {
 	if strings.HasPrefix(action, "lane.") || strings.HasPrefix(action, "secret.") {
 		return text
 	}
-	for _, f := range families() {
+	for _, f := range actionGroups() {
 		if id, ok := store.BareID(f.prefix, text); ok && f.prefix != "" {
 			return id
 		}
@@ -133,11 +132,11 @@ func objectOf(text, action string) string {
 	return text
 }
 
-// offer fills in the actions to choose from: families, and the one action that an address may name.
+// offer sets the options of the action filter: the groups, and the single action that a URL may name.
 func (p *auditPage) offer(action string) {
 	p.Actions = []option{{Text: p.T("filter.any"), Chosen: action == ""}}
 	known := action == ""
-	for _, f := range families() {
+	for _, f := range actionGroups() {
 		chosen := f.name == action
 		known = known || chosen
 		p.Actions = append(p.Actions, option{Value: f.name,
@@ -149,41 +148,41 @@ func (p *auditPage) offer(action string) {
 	}
 }
 
-// row makes a row of an entry.
+// row returns the row of an entry.
 func (p *auditPage) row(e *store.AuditEntry) *auditRow {
-	row := &auditRow{AuditEntry: *e, What: p.Or("action.", e.Action), Who: e.Actor, Of: e.Object}
+	row := &auditRow{AuditEntry: *e, ActionText: p.Or("action.", e.Action), Name: e.Actor, FullObject: e.Object}
 	if at := strings.LastIndex(e.Actor, " ("+store.KeyPrefix); at > 0 {
-		row.Who, row.Key = e.Actor[:at], strings.TrimSuffix(e.Actor[at+2:], ")")
+		row.Name, row.Key = e.Actor[:at], strings.TrimSuffix(e.Actor[at+2:], ")")
 	}
-	f := familyOf(e.Action)
-	if _, isID := store.BareID("", e.Object); isID && f.prefix != "" {
-		row.Of = f.prefix + e.Object
+	group := actionGroupOf(e.Action)
+	if _, isID := store.BareID("", e.Object); isID && group.prefix != "" {
+		row.FullObject = group.prefix + e.Object
 	}
 	switch {
-	case row.Of == "":
-	case f.path != "" && row.Of != e.Object:
-		row.Link = Root + f.path + row.Of
-	case f.name == "lane.":
+	case row.FullObject == "":
+	case group.path != "" && row.FullObject != e.Object:
+		row.Link = Root + group.path + row.FullObject
+	case group.name == "lane.":
 		row.Link = link("/lanes", "q", e.Object)
-	case f.name == "secret.":
+	case group.name == "secret.":
 		if _, isID := store.BareID(store.EndpointPrefix, e.Object); isID {
 			row.Link = Root + "/endpoints/" + e.Object
 		}
 	}
-	if e.Object != "" && p.Object != row.Of && p.Object != e.Object {
-		row.History = p.history(row, f)
+	if e.Object != "" && p.Object != row.FullObject && p.Object != e.Object {
+		row.History = p.history(row, group)
 	}
 	row.read(e.Detail)
 	data := changesOf(e.Before, e.After)
 	if data != "" && e.Detail != "" {
 		data += "\n"
 	}
-	row.Data, row.Cut = cut(data+indented(e.Detail), shownDetail)
+	row.Data, row.Cut = cut(data+indented(e.Detail), maxDetail)
 	return row
 }
 
-// changesOf writes what a change made different, a field a line: "name: "Tea" → "Coffee"". What is no object,
-// which only a damaged row can have, is left out.
+// changesOf formats the changed fields of an entry, one a line, such as: name: "Tea" → "Coffee". It returns
+// "" if before or after is not a JSON object, which only a damaged row has.
 func changesOf(before, after string) string {
 	sides := [2]map[string]json.RawMessage{}
 	for i, text := range [2]string{before, after} {
@@ -207,7 +206,7 @@ func changesOf(before, after string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// orDash is a value as it is written; a dash for none.
+// orDash returns a JSON value as text, or a dash for null or a missing value.
 func orDash(value json.RawMessage) string {
 	if len(value) == 0 || string(value) == "null" {
 		return "–"
@@ -215,7 +214,8 @@ func orDash(value json.RawMessage) string {
 	return string(value)
 }
 
-// read finds in a detail what is more than words. What is no object has nothing of it.
+// read sets the fields that come from the detail: a new callback and times. It ignores a detail that is not a
+// JSON object.
 func (row *auditRow) read(detail string) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal([]byte(detail), &members) != nil {
@@ -223,7 +223,7 @@ func (row *auditRow) read(detail string) {
 	}
 	if made, err := strconv.Unquote(string(members["callback"])); err == nil {
 		if _, isID := store.BareID(store.CallbackPrefix, made); isID {
-			row.Made = made
+			row.NewCallback = made
 		}
 	}
 	for _, name := range []string{"until", "due_at", "expires_at"} {
@@ -234,11 +234,11 @@ func (row *auditRow) read(detail string) {
 	}
 }
 
-// history is the list of all that was done to a row's object. A lane and a secret that are named by an
-// endpoint's id are looked for among their own kind only: otherwise the id is the endpoint.
-func (p *auditPage) history(row *auditRow, f family) string {
-	if objectOf(row.Of, "") != row.Object {
-		return link("/audit", "object", row.Of, "action", f.name)
+// history returns the URL of the list of all entries for a row's object. For a lane or a secret it adds the
+// action group: without it, the id would select the entries for the endpoint.
+func (p *auditPage) history(row *auditRow, group actionGroup) string {
+	if objectOf(row.FullObject, "") != row.Object {
+		return link("/audit", "object", row.FullObject, "action", group.name)
 	}
-	return link("/audit", "object", row.Of)
+	return link("/audit", "object", row.FullObject)
 }

@@ -17,7 +17,7 @@ func TestEveryActionHasItsWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, f := range families() {
+	for _, f := range actionGroups() {
 		names = append(names, regexp.QuoteMeta(f.name))
 	}
 	const given = `Action: +"([a-z]+\.[a-z_]+)"`
@@ -45,7 +45,7 @@ func TestEveryActionHasItsWords(t *testing.T) {
 				if !all[0].has("action." + action) {
 					t.Errorf("%s writes %s, for which there are no words", name, action)
 				}
-				if familyOf(action).name == "" {
+				if actionGroupOf(action).name == "" {
 					t.Errorf("%s is of no family", action)
 				}
 			}

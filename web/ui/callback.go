@@ -16,15 +16,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// Bounds of what one page shows; the rest is a link away.
+// Bounds of one page. Links lead to the rest. maxBody and maxPayload are bytes.
 const (
-	shownAttempts = 20
-	shownBody     = 700
-	shownPayload  = 4 << 10
-	shownAudit    = 50
+	maxAttempts = 20
+	maxBody     = 700
+	maxPayload  = 4 << 10
+	maxAudit    = 50
 )
 
-// callbackPage is one callback.
+// callbackPage is the page of one callback.
 type callbackPage struct {
 	base
 	*callbackRow
@@ -33,7 +33,7 @@ type callbackPage struct {
 	Why      whyPart
 	Ladder   template.HTML
 	Timeline []timelineItem
-	// Older is how many attempts are older than those shown, OlderLink where they are; NewestLink is empty on
+	// Older counts the attempts that are older than the page's, OlderLink shows them. NewestLink is empty on
 	// the first page.
 	Older      int
 	OlderLink  string
@@ -44,46 +44,51 @@ type callbackPage struct {
 	Poll       *pollPart
 	CanCancel  bool
 	CanRetry   bool
-	// RetryNow: one button does it. What was received already is sent again only after a question.
+	// RetryNow is true if a button retries at once. The retry of a delivered callback needs a confirmation.
 	RetryNow bool
 	CanMove  bool
 }
 
-// A whyPart says why a callback has not been sent yet, or how it has ended.
+// A whyPart explains why a callback has not been sent yet, or how it has ended.
 type whyPart struct {
 	Kind, Summary string
 	NextAt        int64
 	Blocks        []whyBlock
 }
 
-// A whyBlock is one thing that keeps a callback, in our words. Its detail is the engine's own words, which
-// are English.
+// A whyBlock is one reason why a callback waits, in the viewer's language. Block.Detail is the engine's
+// English text.
 type whyBlock struct {
 	control.Block
 	Title, Cure string
 }
 
-// A timelineItem is one thing that happened to a callback.
+// A timelineItem is one event of a callback.
 type timelineItem struct {
 	At   int64
 	Kind string
-	// What is a text of ours; Attempt and Audit are what it was.
-	What    string
+	// Title is a text of the catalogue. Attempt or Audit has the details of an attempt or an act, else both
+	// are nil.
+	Title   string
 	Attempt *attemptPart
 	Audit   *store.AuditEntry
 }
 
-// A payloadPart is the beginning of a payload, as far as it is text.
+// A payloadPart is the beginning of a payload.
 type payloadPart struct {
-	ContentType     string
-	Size            int
-	Text            string
+	ContentType string
+	// Size is in bytes.
+	Size int
+	Text string
+	// Cut is true if Text is only the beginning, None if the callback has no payload, Gone if it was purged.
 	Cut, None, Gone bool
-	Binary, Masked  bool
+	// Binary is true if the payload is not UTF-8; then Text is empty. Masked is true if pan_guard masks card
+	// numbers in it.
+	Binary, Masked bool
 }
 
 // callback is GET /ui/callbacks/{id}.
-func (u *UI) callback(r *request) (*answer, error) {
+func (u *UI) callback(r *request) (*response, error) {
 	c, err := load(r, store.CallbackPrefix, u.Store.Get)
 	if err != nil {
 		return nil, err
@@ -99,14 +104,14 @@ func (u *UI) callback(r *request) (*answer, error) {
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}
-	newest, err := u.Store.Attempts(r.ctx, r.who.Project, c.ID, 0, shownAttempts)
+	newest, err := u.Store.Attempts(r.ctx, r.caller.Project, c.ID, 0, maxAttempts)
 	if err != nil {
 		return nil, err
 	}
 	if err := u.timelineInto(r, p, newest); err != nil {
 		return nil, err
 	}
-	p.Payload, err = u.payloadOf(r, &c, shownPayload)
+	p.Payload, err = u.payloadOf(r, &c, maxPayload)
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +133,14 @@ func (u *UI) callback(r *request) (*answer, error) {
 	return show("callback", p)
 }
 
-// whyKinds are the colours of what is said of a state.
+// whyKinds are the colours of the explanation by state.
 var whyKinds = map[store.State]string{
 	store.Succeeded: "good", store.Dead: "bad", store.Attempting: "busy", store.Scheduled: "warn",
 }
 
-// explainInto asks why the callback has not been sent yet, and puts it in the viewer's words.
+// explainInto sets p.Why from the engine's explanation, in the viewer's language.
 func (u *UI) explainInto(r *request, p *callbackPage) error {
-	x, err := u.Engine.Explain(r.ctx, r.who.Project, p.ID)
+	x, err := u.Engine.Explain(r.ctx, r.caller.Project, p.ID)
 	if err != nil {
 		return err
 	}
@@ -162,7 +167,7 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 	return nil
 }
 
-// payloadOf reads the beginning of a payload.
+// payloadOf reads a payload and returns at most that many bytes of its text.
 func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPart, err error) {
 	part.ContentType = c.ContentType
 	if c.PayloadPurged {
@@ -173,7 +178,7 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 		part.None = true
 		return part, nil
 	}
-	payload, err := u.Store.Payload(r.ctx, r.who.Project, c.ID)
+	payload, err := u.Store.Payload(r.ctx, r.caller.Project, c.ID)
 	switch {
 	case errors.Is(err, store.ErrPayloadPurged), errors.Is(err, store.ErrNotFound):
 		part.Gone = true
@@ -189,7 +194,7 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 	return part, nil
 }
 
-// cut shortens a text to at most that many bytes, between two characters.
+// cut shortens a text to at most that many bytes, at a character boundary. It reports whether it has cut.
 func cut(s string, most int) (string, bool) {
 	if len(s) <= most {
 		return s, false
@@ -200,15 +205,15 @@ func cut(s string, most int) (string, bool) {
 	return s[:most], true
 }
 
-// curl writes the request as a command, unsigned and without its secrets, to be tried by hand.
+// curl returns the request as a shell command for manual tests. It is unsigned and without secrets.
 func (p *callbackPage) curl() string {
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 	var out strings.Builder
 	method := "-i -X " + quote(p.Method)
 	if p.Method == http.MethodHead {
-		method = "-I" // with -X it would wait for a body that never comes
+		method = "-I" // with -X HEAD curl would wait for a body that never comes
 	}
-	// --globoff: what stands in the address is not a pattern of many.
+	// --globoff: brackets and braces in the URL are no pattern.
 	fmt.Fprintf(&out, "curl --globoff %s %s", method, quote(p.Address))
 	if p.Payload.ContentType != "" {
 		out.WriteString(" \\\n  -H " + quote("Content-Type: "+p.Payload.ContentType))
@@ -221,15 +226,14 @@ func (p *callbackPage) curl() string {
 	case p.Payload.Binary || p.Payload.Cut:
 		out.WriteString(" \\\n  --data-binary @payload")
 	default:
-		// which takes a payload that begins with @ for no name of a file
+		// With --data-raw a payload that begins with @ is no file name.
 		out.WriteString(" \\\n  --data-raw " + quote(p.Payload.Text))
 	}
 	return out.String()
 }
 
-// payload is GET /ui/callbacks/{id}/payload: the bytes as they are sent, or as pan_guard
-// has them shown.
-func (u *UI) payload(r *request) (*answer, error) {
+// payload is GET /ui/callbacks/{id}/payload: the bytes of the payload. pan_guard may mask card numbers.
+func (u *UI) payload(r *request) (*response, error) {
 	payload, err := load(r, store.CallbackPrefix, u.Store.Payload)
 	if err != nil {
 		return nil, err
@@ -237,14 +241,14 @@ func (u *UI) payload(r *request) (*answer, error) {
 	return download(r.params["id"]+".txt", append([]byte{}, payload.Body...))
 }
 
-// evidencePage is the text for the dispute "you never told us".
+// evidencePage is the delivery report of a callback, for a dispute about whether it was sent.
 type evidencePage struct {
 	base
 	FullID, Text string
 }
 
 // evidence is GET /ui/callbacks/{id}/evidence.
-func (u *UI) evidence(r *request) (*answer, error) {
+func (u *UI) evidence(r *request) (*response, error) {
 	id := r.params["id"]
 	text, err := load(r, store.CallbackPrefix, u.Engine.Evidence)
 	if err != nil {
@@ -257,19 +261,19 @@ func (u *UI) evidence(r *request) (*answer, error) {
 	return show("evidence", p)
 }
 
-// timelineInto fills in a part of what happened: the newest attempts, which were read already, or those
-// before the one that the address names. Acts are shown beside the attempts of their time.
+// timelineInto sets one page of the timeline. It begins with the newest attempts, which the caller has read,
+// or before the attempt that the parameter "before" names. The acts of the same period are merged into it.
 func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) error {
 	attempts := newest
-	acts := store.AuditFilter{Object: p.ID, Limit: shownAudit}
+	acts := store.AuditFilter{Object: p.ID, Limit: maxAudit}
 	if n, err := strconv.Atoi(r.query("before")); err == nil && n > 1 {
-		newer, err := u.Store.Attempt(r.ctx, r.who.Project, p.ID, n)
+		newer, err := u.Store.Attempt(r.ctx, r.caller.Project, p.ID, n)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		if err == nil {
 			p.NewestLink, acts.To = p.With("before", ""), newer.StartedAt
-			attempts, err = u.Store.Attempts(r.ctx, r.who.Project, p.ID, n, shownAttempts)
+			attempts, err = u.Store.Attempts(r.ctx, r.caller.Project, p.ID, n, maxAttempts)
 			if err != nil {
 				return err
 			}
@@ -280,7 +284,7 @@ func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) e
 		p.Older, p.OlderLink = oldest.Number-1, p.With("before", strconv.Itoa(oldest.Number))
 		acts.From = oldest.StartedAt
 	}
-	audit, err := u.Store.Audit(r.ctx, r.who.Project, acts)
+	audit, err := u.Store.Audit(r.ctx, r.caller.Project, acts)
 	if err != nil {
 		return err
 	}
@@ -288,27 +292,27 @@ func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) e
 	return nil
 }
 
-// timeline puts in order what happened, the newest first, as attempts and audit are.
+// timeline merges attempts and acts, the newest first. Both lists have this order already.
 func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry) {
 	if p.FinishedAt != 0 && p.NewestLink == "" {
 		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
-		what := p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))
-		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, What: what})
+		title := p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))
+		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, Title: title})
 	}
 	for i := range attempts {
-		part := newAttempt(&attempts[i], p.Kind, shownBody, p.FullID)
+		part := newAttempt(&attempts[i], p.Kind, maxBody, p.FullID)
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: part.StartedAt, Kind: part.Kind(), What: p.T("timeline.attempt", "number", part.Number),
+			At: part.StartedAt, Kind: part.Kind(), Title: p.T("timeline.attempt", "number", part.Number),
 			Attempt: &part,
 		})
 	}
 	for i := range audit {
 		p.Timeline = append(p.Timeline, timelineItem{
-			At: audit[i].At, Kind: "busy", What: p.Or("action.", audit[i].Action), Audit: &audit[i],
+			At: audit[i].At, Kind: "busy", Title: p.Or("action.", audit[i].Action), Audit: &audit[i],
 		})
 	}
 	if p.Older == 0 {
-		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, What: p.T("timeline.created")})
+		p.Timeline = append(p.Timeline, timelineItem{At: p.CreatedAt, Title: p.T("timeline.created")})
 	}
 	slices.SortStableFunc(p.Timeline, func(a, b timelineItem) int { return cmp.Compare(b.At, a.At) })
 }

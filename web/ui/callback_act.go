@@ -15,21 +15,21 @@ func (u *UI) callbackActs() []Route {
 		find: from(u.Store.Get), begin: (*form).beginCallback,
 	}, []actOn[store.Callback]{
 		{name: "retry", ask: (*form).askRetry, do: u.retry},
-		{name: "cancel", ask: (*form).askCancel, answer: u.cancel, danger: true},
-		{name: "reschedule", ask: (*form).askReschedule, answer: u.reschedule},
+		{name: "cancel", ask: (*form).askCancel, respond: u.cancel, danger: true},
+		{name: "reschedule", ask: (*form).askReschedule, respond: u.reschedule},
 		{name: "edit", ask: (*form).askEditCallback, do: u.editCallback},
 		{name: "resolve", scope: store.ScopeSend, ask: (*form).askResolve, do: u.resolve},
 	})
 }
 
-// beginCallback says which callback a form is about.
+// beginCallback adds the facts of a callback to a form.
 func (f *form) beginCallback(c store.Callback) {
 	row := newRow(&c, f.now)
-	f.tell("column.id", row.FullID)
+	f.addFacts("column.id", row.FullID)
 	if c.Ref != "" {
-		f.tell("column.ref", c.Ref)
+		f.addFacts("column.ref", c.Ref)
 	}
-	f.tell("column.to", row.Address)
+	f.addFacts("column.to", row.Address)
 	f.Facts = append(f.Facts, fact{Name: f.T("column.state"), Value: f.T("state." + string(row.State))})
 }
 
@@ -52,9 +52,10 @@ func (f *form) askRetry(c store.Callback) error {
 }
 
 func (u *UI) retry(r *request, id string) error {
-	// A retry of what was open must not send again what was received meanwhile.
+	// The callback may have been delivered since the form was rendered. The retry of an open callback must
+	// not send it again.
 	if was := store.State(r.value("was")); was != "" && was != store.Succeeded {
-		c, err := u.Store.Get(r.ctx, r.who.Project, id)
+		c, err := u.Store.Get(r.ctx, r.caller.Project, id)
 		if err != nil {
 			return err
 		}
@@ -63,31 +64,31 @@ func (u *UI) retry(r *request, id string) error {
 		}
 	}
 	q := control.RetryRequest{Ladder: store.Ladder(r.value("ladder")), URL: r.value("url")}
-	_, err := u.Engine.Retry(r.ctx, r.who.Project, id, q, r.by())
+	_, err := u.Engine.Retry(r.ctx, r.caller.Project, id, q, r.by())
 	return err
 }
 
 func (f *form) askCancel(c store.Callback) error {
 	if c.StateAt(f.now) == store.Attempting {
-		f.Says = append(f.Says, f.T("act.cancel.inflight"))
+		f.Effects = append(f.Effects, f.T("act.cancel.inflight"))
 	}
 	return nil
 }
 
-func (u *UI) cancel(r *request, id string) (*answer, error) {
-	done, err := u.Engine.Cancel(r.ctx, r.who.Project, id, r.by())
+func (u *UI) cancel(r *request, id string) (*response, error) {
+	done, err := u.Engine.Cancel(r.ctx, r.caller.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
 	page := Root + "/callbacks/" + r.params["id"]
 	if done.Result == store.CancelAlreadyTerminal {
-		u.warn(r, r.lang.text("act.cancel.already_terminal"))
+		u.flashFailed(r, r.lang.text("act.cancel.already_terminal"))
 		return redirect(r.back(page))
 	}
-	return u.did(r, page, r.lang.text("act.cancel."+string(done.Result)))
+	return u.returnDone(r, page, r.lang.text("act.cancel."+string(done.Result)))
 }
 
-// moveFields ask when something is to be due: exactly one of them is to be filled in.
+// moveFields returns the fields for a new due time. moveTo accepts exactly one of them.
 func (f *form) moveFields(help string) []field {
 	delay := f.askMono("delay", "act.reschedule.delay", "10m")
 	delay.Help = f.T(help)
@@ -96,26 +97,27 @@ func (f *form) moveFields(help string) []field {
 
 func (f *form) askReschedule(c store.Callback) error {
 	if c.DueAt != 0 {
-		f.tell("column.due", f.Absolute(c.DueAt))
+		f.addFacts("column.due", f.Absolute(c.DueAt))
 	}
 	f.Fields = f.moveFields("act.reschedule.delay.help")
 	return nil
 }
 
-func (u *UI) reschedule(r *request, id string) (*answer, error) {
+func (u *UI) reschedule(r *request, id string) (*response, error) {
 	due, delay, err := r.moveTo()
 	if err != nil {
 		return nil, err
 	}
-	c, err := u.Engine.Reschedule(r.ctx, r.who.Project, id, due, delay, r.by())
+	c, err := u.Engine.Reschedule(r.ctx, r.caller.Project, id, due, delay, r.by())
 	if err != nil {
 		return nil, err
 	}
 	b := u.base(r, "", "app")
-	return u.did(r, Root+"/callbacks/"+r.params["id"], b.T("act.reschedule.done", "at", b.Absolute(c.DueAt)))
+	text := b.T("act.reschedule.done", "at", b.Absolute(c.DueAt))
+	return u.returnDone(r, Root+"/callbacks/"+r.params["id"], text)
 }
 
-// moveTo reads the fields due_at and delay, of which exactly one says something.
+// moveTo parses the fields due_at and delay. Exactly one of them must be filled in.
 func (r *request) moveTo() (due *int64, delay *time.Duration, err error) {
 	delay, due, err = r.lengthOrMoment("delay", "due_at")
 	if err == nil && delay == nil && due == nil {
@@ -158,11 +160,12 @@ func (u *UI) editCallback(r *request, id string) (err error) {
 	if q.URL == nil && q.PolicyName == "" && q.Headers == nil && q.ExpiresIn == nil && !q.NoExpiry {
 		return invalid("url", r.lang.text("act.edit.nothing"))
 	}
-	_, err = u.Engine.Edit(r.ctx, r.who.Project, id, q, r.by())
+	_, err = u.Engine.Edit(r.ctx, r.caller.Project, id, q, r.by())
 	return err
 }
 
-// headerLines reads headers, one a line; a line of a single "-" is none at all.
+// headerLines parses headers, one a line. It skips empty lines and lines of a single "-"; the latter let a
+// form remove all headers.
 func headerLines(s string, lang *language) ([]store.Header, error) {
 	headers := []store.Header{}
 	for line := range strings.Lines(s) {
@@ -170,7 +173,7 @@ func headerLines(s string, lang *language) ([]store.Header, error) {
 		if line == "" || line == "-" {
 			continue
 		}
-		// as Chinese keyboards write it
+		// Chinese keyboards type a full-width colon.
 		name, value, ok := strings.Cut(strings.Replace(line, "：", ":", 1), ":")
 		if !ok {
 			return nil, invalid("headers", lang.text("form.headerline", "line", line))
@@ -196,6 +199,6 @@ func (u *UI) resolve(r *request, id string) error {
 		}
 		q.Data = []byte(text)
 	}
-	_, err := u.Engine.ResolvePoll(r.ctx, r.who.Project, id, q, r.by())
+	_, err := u.Engine.ResolvePoll(r.ctx, r.caller.Project, id, q, r.by())
 	return err
 }

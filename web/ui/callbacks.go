@@ -5,54 +5,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// pageSize is how many rows a list shows: with what stands around them they are less than 100 KB.
+// pageSize is the number of rows of a list. A page must stay below 100 KiB, see checkSize.
 const pageSize = 40
 
 // callbacksPage is the list of callbacks.
 type callbacksPage struct {
 	base
 	Filter *filter
-	// Chips are the states, with how many callbacks are in each.
+	// Chips are the states with their numbers of callbacks.
 	Chips []chip
 	Rows  []*callbackRow
-	// Next is the address of the next page, First of the first; empty: there is none, or this is it.
+	// Next is the URL of the next page; empty on the last. First is the URL of the first; empty on the first.
 	Next, First string
-	search
-	// ByDue: they are in order of their due times.
+	scan
+	// ByDue is true if the list is in order of due times.
 	ByDue bool
-	// Advanced: a field that is folded away says something.
+	// Advanced is true if a field of the folded part is filled in.
 	Advanced         bool
 	Classes, Reasons []option
 	Kinds            []option
 	Acts             []bulkAct
 	FieldErrors      []store.FieldError
-	// Narrow: conditions narrow the list.
+	// Narrow is true if the filter has a condition.
 	Narrow           bool
 	LabelName, Label string
 	ResetTo          string
 }
 
-// A chip is a link that picks one part of a list.
+// A chip is a link to one part of a list.
 type chip struct {
 	Text, Link string
 	Count      int64
-	// Counted: Count says something.
+	// Counted is true if Count is set.
 	Counted, Current bool
 }
 
-// A bulkAct is something that can be done to all that a filter picks.
+// A bulkAct is a link to the form of an action on all callbacks that match the filter.
 type bulkAct struct{ Name, Link string }
 
 // A callbackRow is a callback in a list.
 type callbackRow struct {
 	store.Callback
 	State store.State
-	// FullID has its prefix, Address is masked.
+	// FullID and EndpointFullID have their prefixes. Address is the URL with credentials masked.
 	FullID, Address, EndpointFullID string
-	// When is the due time of an open one, else when it ended.
+	// When is the due time of an open callback, or the end of a finished one.
 	When int64
+	// Late is true if a scheduled callback is overdue by more than 1 s.
 	Late bool
-	// Tries are the charged attempts and how many there can be, where that is known.
+	// Tries is the number of charged attempts and, if it is limited, the maximum.
 	Tries string
 }
 
@@ -83,12 +84,13 @@ func newRows(callbacks []store.Callback, now int64) []*callbackRow {
 }
 
 // callbacks is GET /ui/callbacks.
-func (u *UI) callbacks(r *request) (*answer, error) {
+func (u *UI) callbacks(r *request) (*response, error) {
 	return u.listCallbacks(r, "callbacks", "")
 }
 
-// listCallbacks shows a list of callbacks, whose page has the name. With only, it is of that kind alone.
-func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, error) {
+// listCallbacks shows a list of callbacks. name is the path and the prefix of the texts. If only is set, the
+// list has that kind alone.
+func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response, error) {
 	params := r.url.Query()
 	if only != "" {
 		params.Set("kind", string(only))
@@ -105,11 +107,11 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, e
 		p.First = p.With()
 	}
 	if len(f.wrong) == 0 {
-		if err := u.fillRows(r, p); err != nil {
+		if err := u.readRows(r, p); err != nil {
 			return nil, err
 		}
 	}
-	counts, err := u.Store.Counts(r.ctx, r.who.Project)
+	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +133,12 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*answer, e
 	return show("callbacks", p)
 }
 
-// fillRows reads one page of rows. A filter that no index serves is looked for in a bounded part of the
-// table: the page may be short, even empty, and still have a next one.
-func (u *UI) fillRows(r *request, p *callbacksPage) error {
+// readRows reads one page of rows. For a filter that no SQL index serves, the store scans a bounded part of
+// the table. Then a page may be short or empty and still have a next one.
+func (u *UI) readRows(r *request, p *callbacksPage) error {
 	f := p.Filter.Filter.Filter
 	f.Limit = pageSize
-	found, err := u.Store.List(r.ctx, r.who.Project, f)
+	found, err := u.Store.List(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return err
 	}
@@ -145,13 +147,13 @@ func (u *UI) fillRows(r *request, p *callbacksPage) error {
 	if f.After != nil {
 		p.Next = p.With("cursor", query.Place(*f.After))
 		if len(p.Rows) == 0 {
-			p.lookOn(found.Next, f.ByDue)
+			p.continueScan(found.Next, f.ByDue)
 		}
 	}
 	return nil
 }
 
-// chips are the states, and how many are in each where nothing else is asked for.
+// chips sets the state filters. Their counts are shown only if counted: they are those of all kinds.
 func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 	states := p.Filter.Values["state"]
 	p.Chips = append(p.Chips, chip{Text: p.T("state.all"), Link: p.With("state", ""),
@@ -159,14 +161,14 @@ func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 	for _, s := range store.States {
 		c := chip{Text: p.T("state." + string(s)), Link: p.With("state", string(s)),
 			Current: len(states) == 1 && states[0] == string(s)}
-		if s != store.Attempting && counted { // which is counted within scheduled
+		if s != store.Attempting && counted { // the counters include attempting in scheduled
 			c.Count, c.Counted = counts.States[s], true
 		}
 		p.Chips = append(p.Chips, c)
 	}
 }
 
-// fields prepares what the form of the filter offers.
+// fields sets the options of the filter's form.
 func (p *callbacksPage) fields(kinds bool) {
 	v := p.Filter.Values
 	class, reason, kind := v.Get("class"), v.Get("reason"), v.Get("kind")
@@ -187,10 +189,10 @@ func (p *callbacksPage) fields(kinds bool) {
 	p.Advanced = p.Advanced || len(p.Filter.Labels) > 0
 }
 
-// Value is what a parameter of the filter says.
+// Value returns a parameter of the filter.
 func (p *callbacksPage) Value(name string) string { return p.Filter.Values.Get(name) }
 
-// Hidden are the parameters that the form does not show.
+// Hidden returns the parameters that the form sends in hidden fields.
 func (p *callbacksPage) Hidden() []named {
 	var all []named
 	for name := range p.Filter.Labels {
@@ -205,17 +207,18 @@ func (p *callbacksPage) Hidden() []named {
 	return all
 }
 
-// A search is what a list says while nothing of it was found: a filter that no index serves is looked for in
-// a bounded part of the table for each page, so that none takes long.
-type search struct {
-	// More: nothing was found so far, and there is more to look through.
+// A scan is the state of a list whose filter no SQL index serves. The store scans a bounded part of the table
+// for each page, so that no page takes long.
+type scan struct {
+	// More is true if the page is empty and the rest of the table is still to be scanned.
 	More bool
-	// Reached is the moment up to which the list was looked through, in its order.
+	// Reached is the time that the scan has reached, in Unix milliseconds: a due time if the list is by due
+	// time, else a creation time.
 	Reached int64
 }
 
-// lookOn says that the next page, which begins at the cursor, may have what this one has not.
-func (s *search) lookOn(next *store.Cursor, byDue bool) {
+// continueScan records that the page is empty and that the scan continues at the cursor.
+func (s *scan) continueScan(next *store.Cursor, byDue bool) {
 	s.More, s.Reached = true, next.DueAt
 	if !byDue {
 		s.Reached = store.IDTime(next.ID)

@@ -7,18 +7,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
-// A zoneChoice is the time zone in which a viewer is shown times.
+// A zoneChoice is the time zone of a viewer, with its IANA name.
 type zoneChoice struct {
 	name string
 	*time.Location
 }
 
-// utc is shown to a viewer who has chosen none and whose browser has not said where it is.
+// utc is the zone until the viewer or the browser's script sets one.
 var utc = zoneChoice{"UTC", time.UTC}
 
-// zoneOf returns the zone of an IANA name that came from a browser.
+// zoneOf returns the zone of an IANA name from a browser. It returns UTC and false for an invalid name.
 func zoneOf(name string) (zoneChoice, bool) {
-	// Local is the server's own, and means something else on the next one
+	// Go accepts "Local" too. It is the server's zone, which differs from process to process.
 	if name == "" || name == "Local" || len(name) > 64 {
 		return utc, false
 	}
@@ -29,23 +29,23 @@ func zoneOf(name string) (zoneChoice, bool) {
 	return zoneChoice{name, location}, true
 }
 
-// absolute is how a moment is written: in the viewer's zone, with the offset, to the millisecond where that
-// is of use.
+// Layouts of times.
 const (
+	// absolute and absoluteExact are for times in pages, in the viewer's zone with the offset.
 	absolute      = "2006-01-02 15:04:05" + noBreak + "-07:00"
 	absoluteExact = "2006-01-02 15:04:05.000" + noBreak + "-07:00"
-	// noBreak is a space at which no line ends.
+	// noBreak is a no-break space.
 	noBreak = "\u00a0"
-	// wireTime is how HTML wants it for programs.
-	wireTime = "2006-01-02T15:04:05.000Z07:00"
-	// inputTime is how a field of a form has it, without an offset: it is in the viewer's zone.
+	// htmlTime is for the datetime attribute.
+	htmlTime = "2006-01-02T15:04:05.000Z07:00"
+	// inputTime is for form fields. It has no offset: the time is in the viewer's zone.
 	inputTime = "2006-01-02T15:04:05"
 )
 
-// relativeBegin begins what says how far away a moment is.
+// relativeBegin begins the relative time in the HTML of a time. timeless removes it.
 const relativeBegin = `<span class="rel">`
 
-// Time writes a moment in Unix milliseconds, with how far away it is beside it; zero: a dash.
+// Time formats a time in Unix milliseconds, absolute and relative to now. Zero is a dash.
 func (b *base) Time(ms int64) template.HTML { return b.time(ms, absolute) }
 
 // Exact is Time with milliseconds.
@@ -56,28 +56,27 @@ func (b *base) time(ms int64, layout string) template.HTML {
 		return `<span class="none">–</span>`
 	}
 	t := time.UnixMilli(ms).In(b.zone.Location)
-	// Both are digits and a few signs, or a text of the catalogue: nothing of it comes from outside.
-	return template.HTML(`<time datetime="` + t.UTC().Format(wireTime) +
+	// The HTML is safe: the times are digits and punctuation, and the relative time is escaped.
+	return template.HTML(`<time datetime="` + t.UTC().Format(htmlTime) +
 		`"><span class="abs" translate="no">` + t.Format(layout) + `</span> ` + relativeBegin +
 		template.HTMLEscapeString(b.relative(ms)) + `</span></time>`)
 }
 
-// Moment is what a field of a form holds of a moment that was typed or stands in an address: the moment as
-// such fields have it, or nothing where it is none.
+// Moment returns a typed time in the format of form fields, or "" if it is not a time.
 func (b *base) Moment(typed string) string {
 	ms, ok := b.r.parseInput(typed)
 	if !ok {
 		return ""
 	}
-	return inputOf(b.r, ms)
+	return inputText(b.r, ms)
 }
 
-// inputOf writes a moment as a field of a form has it.
-func inputOf(r *request, ms int64) string {
+// inputText formats a time for a form field.
+func inputText(r *request, ms int64) string {
 	return time.UnixMilli(ms).In(r.zone.Location).Format(inputTime)
 }
 
-// Absolute writes a moment as plain text.
+// Absolute formats a time as plain text. Zero is a dash.
 func (b *base) Absolute(ms int64) string {
 	if ms <= 0 {
 		return "–"
@@ -85,7 +84,7 @@ func (b *base) Absolute(ms int64) string {
 	return time.UnixMilli(ms).In(b.zone.Location).Format(absolute)
 }
 
-// relative says how far away a moment is.
+// relative formats a time relative to now, such as "5s ago".
 func (b *base) relative(ms int64) string {
 	switch d := ms - b.now; {
 	case d > 500:
@@ -96,12 +95,12 @@ func (b *base) relative(ms int64) string {
 	return b.T("time.now")
 }
 
-// Between writes how long a moment is after another one.
+// Between formats the duration from one time to another.
 func (b *base) Between(from, to int64) string {
 	return shortDuration(time.Duration(max(to-from, 0)) * time.Millisecond)
 }
 
-// shortDuration writes a length of time in its two largest units, as the API does: "2d3h", "1m20s", "350ms".
+// shortDuration formats a duration in its two largest units, such as "2d3h", "1m20s" or "350ms".
 func shortDuration(d time.Duration) string {
 	if d < 0 {
 		return "-" + shortDuration(-d)

@@ -7,29 +7,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// deadPage is the dead callbacks by what they died of.
+// deadPage is the list of dead callbacks, grouped by cause.
 type deadPage struct {
 	base
-	// Total is how many there are by the counters.
+	// Total is the number of dead callbacks, by the counters.
 	Total int64
-	// Groups are those whose receiver was not told. Unresolved are polls that ran out of tiers: alerts, and
-	// no failures.
+	// Groups are undelivered callbacks. Unresolved are polls without a final result: alerts and not failures.
 	Groups, Unresolved []*deadGroup
 }
 
-// A deadGroup is the callbacks that died of one cause.
+// A deadGroup is the dead callbacks with one cause.
 type deadGroup struct {
 	store.DeadGroup
-	// Means says what happened, Cure what helps against it; empty: the cause says it all.
+	// Means explains the cause, Cure says how to fix it. Both may be empty.
 	Means, Cure string
-	// All lists them. Redrive and Address lead to the forms that act on all of them; empty: that is not
-	// offered.
+	// All is the link to the list of the callbacks. Redrive and Address link to the forms that retry them or
+	// change their URL. They are empty if the act is not offered.
 	All, Redrive, Address string
-	// Newest is the page of the last one of them.
+	// Newest is the link to the newest callback of the group.
 	Newest string
 }
 
-// wrongAddress are the classes that a wrong address leads to.
+// wrongAddress are the classes that a wrong URL can cause.
 var wrongAddress = [...]store.Class{
 	store.ClassRedirect, store.ClassHTTP4xx, store.ClassGone, store.ClassProtocol, store.ClassDNSNotFound,
 	store.ClassConnectRefused,
@@ -37,12 +36,12 @@ var wrongAddress = [...]store.Class{
 }
 
 // dead is GET /ui/dead.
-func (u *UI) dead(r *request) (*answer, error) {
-	groups, err := u.Store.DeadGroups(r.ctx, r.who.Project)
+func (u *UI) dead(r *request) (*response, error) {
+	groups, err := u.Store.DeadGroups(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err
 	}
-	counts, err := u.Store.Counts(r.ctx, r.who.Project)
+	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +67,11 @@ func (p *deadPage) group(of *store.DeadGroup) *deadGroup {
 		return link("/redrives/new", slices.Concat([]string{"action", string(action)}, filter)...)
 	}
 	g.All = link("/callbacks", filter...)
-	// of a poll, what it was asked last says little
+	// The class of a poll's last attempt does not explain why the poll has no final result.
 	if key := "class." + string(g.Class); p.Has(key) && g.Reason != store.Unresolved {
 		g.Means = p.T(key)
 	}
-	// Where the reason alone says what helps, what the last answer was does not matter.
+	// The cure for the reason is preferred to the cure for the class.
 	for _, key := range []string{"dead.cure." + string(g.Reason), "dead.cure." + string(g.Class)} {
 		if g.Cure == "" && p.Has(key) {
 			g.Cure = p.T(key)

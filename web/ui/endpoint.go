@@ -16,14 +16,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-// Bounds of what the page of an endpoint shows.
+// Bounds of the page of an endpoint: hours of the charts, rows of the lists.
 const (
 	endpointHours     = 48
 	endpointCallbacks = 20
 	endpointAudit     = 20
 )
 
-// endpointPage is one endpoint.
+// endpointPage is the page of one endpoint.
 type endpointPage struct {
 	base
 	*endpointRow
@@ -35,15 +35,15 @@ type endpointPage struct {
 	History        []change
 }
 
-// A change is something that somebody did to an endpoint or a lane.
+// A change is an entry of the audit log for an endpoint or its lane.
 type change struct {
 	store.AuditEntry
-	// Parts are the names of what was changed, for programs and people alike.
+	// Parts are the names of the changed fields, as the API names them.
 	Parts []string
 }
 
-// endpoint is GET /ui/endpoints/{id}. Of one that was deleted its callbacks are left.
-func (u *UI) endpoint(r *request) (*answer, error) {
+// endpoint is GET /ui/endpoints/{id}. For a deleted endpoint it redirects to the endpoint's callbacks.
+func (u *UI) endpoint(r *request) (*response, error) {
 	ep, err := load(r, store.EndpointPrefix, u.Store.AnyEndpoint)
 	if err != nil {
 		return nil, err
@@ -53,19 +53,19 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 		return redirect(link("/callbacks", "endpoint", row.FullID))
 	}
 	p := &endpointPage{base: u.baseTitled(r, "endpoints", row.Label), endpointRow: row}
-	if err := u.standInto(r, &p.base, []*endpointRow{row}, endpointHours); err != nil {
+	if err := u.addLaneStates(r, &p.base, []*endpointRow{row}, endpointHours); err != nil {
 		return nil, err
 	}
 	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
 	p.Policy, p.Rule = policyText(ep.Policy), successText(ep.Success)
 	p.SentHeaders = query.MaskHeaders(ep.Headers)
-	newest, err := u.Store.List(r.ctx, r.who.Project,
+	newest, err := u.Store.List(r.ctx, r.caller.Project,
 		store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
 	if err != nil {
 		return nil, err
 	}
 	p.Callbacks = newRows(newest.Callbacks, r.now)
-	// What was done to its lane, and that its secret was read, is said of the lane, whose key is the id with
+	// The audit entries for the endpoint's lane and for reads of its secret name the endpoint by its id with
 	// the prefix.
 	p.History, err = u.historyOf(r, ep.ID, row.FullID)
 	if err != nil {
@@ -74,11 +74,11 @@ func (u *UI) endpoint(r *request) (*answer, error) {
 	return show("endpoint", p)
 }
 
-// historyOf returns what was last done to objects, the newest first.
+// historyOf returns the newest audit entries for objects, the newest first.
 func (u *UI) historyOf(r *request, objects ...string) ([]change, error) {
 	var entries []store.AuditEntry
 	for _, object := range objects {
-		found, err := u.Store.Audit(r.ctx, r.who.Project,
+		found, err := u.Store.Audit(r.ctx, r.caller.Project,
 			store.AuditFilter{Object: object, Limit: endpointAudit})
 		if err != nil {
 			return nil, err
@@ -93,91 +93,90 @@ func (u *UI) historyOf(r *request, objects ...string) ([]change, error) {
 	return all, nil
 }
 
-// changedParts reads which fields an entry of the audit says were changed; none, where it does not say.
+// changedParts returns the changed fields that the detail of an audit entry names, at most 20.
 func changedParts(detail string) []string {
 	var d struct {
 		Changed []string `json:"changed"`
 	}
 	if json.Unmarshal([]byte(detail), &d) != nil {
-		// the details of other actions are other objects, and a page without them says what was done all the
-		// same
-		return nil
+		return nil // the detail of another action may have another form
 	}
 	return d.Changed[:min(len(d.Changed), 20)]
 }
 
-// A standing is one thing that is so of an endpoint or a lane: what holds it, that it fails, that all is
-// well.
-type standing struct {
-	// Code is dispatch's word where that has one. Kind is the colour of the badge that says Text.
+// A laneState is one state of an endpoint or a lane: a block, a failure, "slow", or "ok".
+type laneState struct {
+	// Code is the code of a control.Block, or failing, slow, idle or ok. Kind is the colour of the badge with
+	// Text.
 	Code, Kind, Text string
-	// Since and Until are moments, zero: not known. Forever: until somebody ends it.
+	// Since and Until are Unix milliseconds; zero means unknown. Until is store.Forever for a pause without
+	// an end.
 	Since, Until int64
-	// Word is more of it in our words, Note what somebody wrote of it.
-	Word, Note string
-	// Cure says what can be done about it, and Act is the address of the form that does it, which ActText
-	// names. Empty: there is none.
+	// Explanation is a text of the catalogue, Note a text of an operator. Both may be empty.
+	Explanation, Note string
+	// Cure says what to do. Act is the URL of the form that does it, ActText its label. All may be empty.
 	Cure, Act, ActText string
 }
 
-// slowFrom is how long the slowest twentieth of the attempts may take before an endpoint is called slow: a
-// third of the time that an attempt mostly has.
+// slowFrom is the 95th percentile of the attempts' durations from which an endpoint is slow: a third of the
+// default timeout of an attempt.
 const slowFrom = 5 * time.Second
 
-// standings says how an endpoint stands, the most important first. There is always at least one.
-func (b *base) standings(row *endpointRow) []standing {
-	var all []standing
+// endpointStates returns the states of an endpoint, the most important first. There is always at least one.
+func (b *base) endpointStates(row *endpointRow) []laneState {
+	var all []laneState
 	lane := row.Lane
 	if !row.Enabled {
-		s := standing{
+		s := laneState{
 			Code: control.BlockEndpointOff, Kind: "bad", Since: row.DisabledAt,
 			Act: row.path("enable"), ActText: b.T("endpoint.enable.button"),
 		}
 		if key := "endpoint.disabled." + row.DisabledReason; b.Has(key) {
-			s.Word = b.T(key)
+			s.Explanation = b.T(key)
 		} else {
 			s.Note = row.DisabledReason
 		}
 		all = append(all, s)
 	}
 	if row.PausedUntil > b.now {
-		all = append(all, standing{
+		all = append(all, laneState{
 			Code: control.BlockEndpointPaused, Kind: "warn", Since: row.PausedAt, Until: row.PausedUntil,
 			Note: row.PauseReason, Act: row.path("resume"), ActText: b.T("endpoint.resume.button"),
 		})
 	}
 	if lane != nil {
-		for _, s := range b.laneRow(lane).Standings {
-			// which are the endpoint's own
+		for _, s := range b.laneRow(lane).States {
+			// The endpoint's own states are in the list already.
 			if s.Code != control.BlockEndpointOff && s.Code != control.BlockEndpointPaused {
 				all = append(all, s)
 			}
 		}
 	}
 	if row.FailingSince != 0 {
-		all = append(all, standing{Code: "failing", Kind: "bad", Since: row.FailingSince})
+		all = append(all, laneState{Code: "failing", Kind: "bad", Since: row.FailingSince})
 	}
 	if lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut ||
 		row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
-		all = append(all, standing{Code: "slow", Kind: "warn"})
+		all = append(all, laneState{Code: "slow", Kind: "warn"})
 	}
 	switch {
 	case len(all) > 0:
 	case row.LastSuccessAt == 0 && row.LastFailureAt == 0 && row.Figures.Attempts == 0:
-		all = append(all, standing{Code: "idle"})
+		all = append(all, laneState{Code: "idle"})
 	default:
-		all = append(all, standing{Code: "ok", Kind: "good"})
+		all = append(all, laneState{Code: "ok", Kind: "good"})
 	}
 	for i := range all {
-		b.word(&all[i])
+		b.addTexts(&all[i])
 	}
 	return all
 }
 
-// laneStanding says what holds a lane, by the word that dispatch has for it.
-func (b *base) laneStanding(v *control.LaneView, hold control.Block) standing {
-	s := standing{Code: hold.Code, Kind: "warn", Since: hold.Since, Until: hold.Until}
-	switch hold.Code {
+// blockState returns the state for a block of a lane. The pause's reason is shown only if that pause is the
+// one that ends last.
+func (b *base) blockState(v *control.LaneView, block control.Block) laneState {
+	s := laneState{Code: block.Code, Kind: "warn", Since: block.Since, Until: block.Until}
+	switch block.Code {
 	case control.BlockLanePaused:
 		s.Act, s.ActText = link("/lanes/resume", "key", v.Key), b.T("lanes.resume.button")
 		if v.PausedUntil == v.OwnPause {
@@ -193,16 +192,16 @@ func (b *base) laneStanding(v *control.LaneView, hold control.Block) standing {
 		control.BlockIndexUnanswered:
 		s.Kind = "bad"
 	case control.BlockBreakerOpen:
-		s.Kind, s.Until = "bad", 0 // it ends with an answer, not with its next probe
+		s.Kind, s.Until = "bad", 0 // a successful response closes the breaker, not the time of the next probe
 	case control.BlockRate, control.BlockConcurrency:
 		s.Kind = "busy"
 	}
-	b.word(&s)
+	b.addTexts(&s)
 	return s
 }
 
-// word puts a standing into the viewer's words.
-func (b *base) word(s *standing) {
+// addTexts sets the texts of a state in the viewer's language.
+func (b *base) addTexts(s *laneState) {
 	s.Text = b.T("lanes.held." + s.Code)
 	for _, prefix := range []string{"why.cure.", "endpoint.cure."} {
 		if b.Has(prefix + s.Code) {
@@ -211,20 +210,19 @@ func (b *base) word(s *standing) {
 	}
 }
 
-// path is the address of an act on the endpoint.
+// path returns the path of an act on the endpoint.
 func (row *endpointRow) path(act string) string { return Root + "/endpoints/" + row.FullID + "/" + act }
 
-// Flight is how many attempts it has in flight, and may have at present; empty: that is not known.
+// Flight returns the number of attempts in flight and their current limit. It is empty if unknown.
 func (row *endpointRow) Flight() string { return flightText(row.Lane) }
 
-// Limit is how many attempts it may ever have in flight; zero: that is not known.
+// Limit returns the configured limit of attempts in flight, or zero if unknown.
 func (row *endpointRow) Limit() int { return flightLimit(row.Lane) }
 
-// Paused says whether somebody has paused it.
+// Paused reports whether the endpoint is paused.
 func (row *endpointRow) Paused(now int64) bool { return row.PausedUntil > now }
 
-// policyText writes a policy as the form of an endpoint takes it: by its name, or the waits of one given
-// whole.
+// policyText formats a policy for the form of an endpoint: its name, or the waits of a custom policy.
 func policyText(p store.PolicyChoice) string {
 	if p.Given == nil {
 		return p.Name
@@ -242,33 +240,33 @@ func policyText(p store.PolicyChoice) string {
 	return text
 }
 
-// successText writes a success rule by its name, or the rule itself.
+// successText returns the name of a success rule, or the rule as JSON if it has no name.
 func successText(s store.Success) string {
 	return cmp.Or(s.Name, string(s.Rule))
 }
 
-// figures are what happened in a lane: the sums are of the last 24 hours, whatever else there is to draw.
+// figures are the statistics of a lane. The sums cover the last 24 hours even if hours covers more.
 type figures struct {
-	// Attempts are all that ended; Failed those that failed or whose end is unknown.
+	// Attempts counts all ended attempts. Failed includes attempts with an unknown result.
 	Attempts, Succeeded, Failed int64
-	// Share is the part of the attempts that succeeded, in percent; -1: there were none.
+	// Share is the percentage of successful attempts; -1 if there were no attempts.
 	Share float64
-	// P50 and P95 are what half, and all but a twentieth, of the attempts took at most; empty: there were
-	// none.
+	// P50 and P95 are percentiles of the attempts' durations; empty if there were no attempts. p95 is in
+	// milliseconds.
 	P50, P95 string
 	p95      float64
-	// hours are what happened in each hour, those without anything too; the last one is that which it is now.
+	// hours has the activity of each hour, empty hours included. The last one is the current hour.
 	hours []store.Activity
-	// some: there were attempts in any of the hours.
+	// some is true if any hour has attempts.
 	some bool
 }
 
-// hoursAgo is when the first of so many hours began, of which the last one is that which it is now.
+// hoursAgo returns the begin of the first of that many hours. The last one is the current hour.
 func hoursAgo(now int64, hours int) int64 {
 	return store.Hour.Begin(now) - int64(hours-1)*store.Hour.Milliseconds()
 }
 
-// figuresOf sums up the rows of one lane.
+// figuresOf computes the figures from the activity rows of one lane.
 func figuresOf(rows []store.Activity, from int64, hours int) figures {
 	f := figures{hours: spansOf(rows, store.Hour, from, hours)}
 	var all store.Activity
@@ -286,8 +284,8 @@ func figuresOf(rows []store.Activity, from int64, hours int) figures {
 	return f
 }
 
-// tookText writes what the part q of attempts took at most. What took longer than the histogram knows is said
-// to be so.
+// tookText formats the quantile q of the durations and returns it in milliseconds too. "≥" marks a value at
+// the histogram's upper bound. Without attempts it returns "" and 0.
 func tookText(h *store.TookHistogram, q float64) (string, float64) {
 	ms := h.Quantile(q)
 	if math.IsNaN(ms) {
@@ -300,7 +298,8 @@ func tookText(h *store.TookHistogram, q float64) (string, float64) {
 	return text, ms
 }
 
-// shortMillis writes milliseconds as a length of time, to three digits at most.
+// shortMillis formats milliseconds as a duration: below 10 ms with one decimal place, else whole
+// milliseconds.
 func shortMillis(ms float64) string {
 	if ms < 10 {
 		return shortDuration(time.Duration(math.Round(ms*10)/10*1000) * time.Microsecond)
@@ -308,7 +307,7 @@ func shortMillis(ms float64) string {
 	return shortDuration(time.Duration(math.Round(ms)) * time.Millisecond)
 }
 
-// Spark draws the attempts of each hour, with those that failed.
+// Spark draws a sparkline of the attempts and the failed attempts of each hour.
 func (f *figures) Spark() template.HTML {
 	s := picture.Chart{Form: picture.Spark, Width: 120, Height: 26}
 	if f.some {
@@ -324,7 +323,7 @@ func (f *figures) Spark() template.HTML {
 	return s.HTML()
 }
 
-// chart draws what happened in each hour.
+// chart draws a chart over the hours.
 func (f *figures) chart(
 	b *base, name string, form picture.Form, value func(float64) string, series func() []picture.Series,
 ) template.HTML {
@@ -345,12 +344,12 @@ func (f *figures) chart(
 	return chart.HTML()
 }
 
-// attemptsChart draws how many attempts ended how in each hour.
+// attemptsChart draws the attempts of each hour by outcome.
 func (f *figures) attemptsChart(b *base) template.HTML {
 	return f.chart(b, "attempts", picture.Bars, whole, func() []picture.Series { return b.outcomes(f.hours) })
 }
 
-// tookChart draws how long the attempts of each hour took.
+// tookChart draws the percentiles of the attempts' durations in each hour.
 func (f *figures) tookChart(b *base) template.HTML {
 	took := func(name string, q float64) picture.Series {
 		values := valuesOf(f.hours, func(a *store.Activity) float64 { return a.Took.Quantile(q) })

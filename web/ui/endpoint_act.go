@@ -13,7 +13,7 @@ func (u *UI) endpointActs() []Route {
 	enable := func(on bool) func(*request, string) error {
 		return func(r *request, id string) error {
 			ch := control.EndpointChange{Enabled: &on}
-			_, err := u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
+			_, err := u.Engine.PatchEndpoint(r.ctx, r.caller.Project, id, ch, r.by())
 			return err
 		}
 	}
@@ -21,7 +21,7 @@ func (u *UI) endpointActs() []Route {
 	return actsOn(u, kind[*endpointRow]{
 		path: "/endpoints/:id/", texts: "endpoint.", section: "endpoints", prefix: store.EndpointPrefix,
 		find: func(r *request, id string) (*endpointRow, error) {
-			ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
+			ep, err := u.Store.Endpoint(r.ctx, r.caller.Project, id)
 			return newEndpointRow(ep), err
 		},
 		begin: (*form).beginEndpoint,
@@ -32,25 +32,25 @@ func (u *UI) endpointActs() []Route {
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{
-			name: "delete", ask: u.saysBacklog("endpoint.delete.backlog"), danger: true, to: "/endpoints",
+			name: "delete", ask: u.backlogEffect("endpoint.delete.backlog"), danger: true, to: "/endpoints",
 			do: func(r *request, id string) error {
-				return u.Engine.DeleteEndpoint(r.ctx, r.who.Project, id, r.by())
+				return u.Engine.DeleteEndpoint(r.ctx, r.caller.Project, id, r.by())
 			},
 		},
 		{
 			name: "rotate", path: "rotate_secret", scope: store.ScopeAdmin, ask: (*form).askRotateSecret,
-			answer: u.rotateSecret,
+			respond: u.rotateSecret,
 		},
-		{name: "secret", scope: store.ScopeAdmin, answer: u.revealSecret},
+		{name: "secret", scope: store.ScopeAdmin, respond: u.revealSecret},
 	})
 }
 
-// beginEndpoint says which endpoint a form is about.
+// beginEndpoint adds the facts of an endpoint to a form.
 func (f *form) beginEndpoint(row *endpointRow) {
-	f.tell("column.endpoint", row.Label, "endpoint.address", row.Address)
+	f.addFacts("column.endpoint", row.Label, "endpoint.address", row.Address)
 }
 
-// askPause asks until when something is to be paused.
+// askPause adds the fields for the end of a pause.
 func askPause[T any](f *form, _ T) error {
 	f.Fields = []field{
 		f.askMono("for", "endpoint.pause.for", "30m"), f.askMoment("until", "endpoint.pause.until"),
@@ -58,12 +58,12 @@ func askPause[T any](f *form, _ T) error {
 	return nil
 }
 
-// pausing makes what pauses an object, and what resumes it.
+// pausing returns the functions that pause and resume an object. pause resumes it if until is 0.
 func pausing[T any](
 	pause func(ctx context.Context, project, id string, until int64, by store.Actor) (T, error),
 ) (on, off func(*request, string) error) {
 	to := func(r *request, id string, until int64) error {
-		_, err := pause(r.ctx, r.who.Project, id, until, r.by())
+		_, err := pause(r.ctx, r.caller.Project, id, until, r.by())
 		return err
 	}
 	on = func(r *request, id string) error {
@@ -78,9 +78,9 @@ func pausing[T any](
 
 func (u *UI) askResumeEndpoint(f *form, row *endpointRow) error {
 	if row.PausedUntil > f.now && row.PauseReason != "" {
-		f.tell("endpoint.pause.reason", row.PauseReason)
+		f.addFacts("endpoint.pause.reason", row.PauseReason)
 	}
-	return u.saysBacklog("endpoint.resume.backlog")(f, row)
+	return u.backlogEffect("endpoint.resume.backlog")(f, row)
 }
 
 func (u *UI) askEnableEndpoint(f *form, row *endpointRow) error {
@@ -90,61 +90,61 @@ func (u *UI) askEnableEndpoint(f *form, row *endpointRow) error {
 			Data: !f.Has("endpoint.disabled." + reason),
 		})
 	}
-	return u.saysBacklog("endpoint.resume.backlog")(f, row)
+	return u.backlogEffect("endpoint.resume.backlog")(f, row)
 }
 
-// saysBacklog has a form say how many callbacks the endpoint has open, as far as its lane is known.
-func (u *UI) saysBacklog(key string) func(f *form, row *endpointRow) error {
+// backlogEffect returns an ask function that adds the number of the endpoint's open callbacks to the form's
+// effects. An endpoint without a lane has none.
+func (u *UI) backlogEffect(key string) func(f *form, row *endpointRow) error {
 	return func(f *form, row *endpointRow) error {
 		if row.LaneID == 0 {
 			return nil
 		}
 		lanes, err := u.lanesByKey(f.r, []string{row.LaneKey()})
 		if lane := lanes[row.LaneKey()]; lane != nil {
-			f.Says = append(f.Says, f.T(key, "n", lane.Open))
+			f.Effects = append(f.Effects, f.T(key, "n", lane.Open))
 		}
 		return err
 	}
 }
 
-// testEndpoint sends a test, and goes to its callback, where one can watch what becomes of it.
-func (u *UI) testEndpoint(r *request) (*answer, error) {
-	// To the engine an endpoint that is not there is a wrong field of a callback; here it is what the path
-	// names.
+// testEndpoint sends a test callback and redirects to the callback's page.
+func (u *UI) testEndpoint(r *request) (*response, error) {
+	// The engine would report a missing endpoint as an invalid field. Here it is the object of the path: 404.
 	ep, err := load(r, store.EndpointPrefix, u.Store.Endpoint)
 	if err != nil {
 		return nil, err
 	}
-	c, err := u.Engine.TestEndpoint(r.ctx, r.who.Project, ep.ID, r.by())
+	c, err := u.Engine.TestEndpoint(r.ctx, r.caller.Project, ep.ID, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return u.went(r, Root+"/callbacks/"+store.CallbackPrefix+c.ID, "endpoint.test.done")
+	return u.redirectDone(r, Root+"/callbacks/"+store.CallbackPrefix+c.ID, "endpoint.test.done")
 }
 
-// secretPage shows a signing secret, in the answer to the form that asked for it and nowhere else.
+// secretPage shows a signing secret. Only the response to the form has it; no URL leads to this page.
 type secretPage struct {
 	base
 	FullID string
-	// Say is what was done.
-	Say    string
-	Secret *secret.RevealedSecret
-	// Until is when the secret before it ceases to sign beside it; zero: there is none that does.
+	// Message says what was done.
+	Message string
+	Secret  *secret.RevealedSecret
+	// Until is when the previous secret stops signing in addition to this one; zero if none does.
 	Until int64
 }
 
-// showSecret answers with a secret. The texts are those of "endpoint.NAME.*".
-func (u *UI) showSecret(r *request, id, name string, s *secret.RevealedSecret, until int64) (*answer, error) {
+// showSecret returns the page of a secret. Its texts are "endpoint.NAME.*".
+func (u *UI) showSecret(r *request, id, name string, s *secret.RevealedSecret, until int64) (*response, error) {
 	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id}
-	p.Say, p.Secret = p.T("endpoint."+name+".done"), s
+	p.Message, p.Secret = p.T("endpoint."+name+".done"), s
 	if until > r.now {
 		p.Until = until
 	}
 	return show("endpoint_secret", p)
 }
 
-func (u *UI) revealSecret(r *request, id string) (*answer, error) {
-	s, err := u.Engine.RevealSecret(r.ctx, r.who.Project, control.SecretQuery{Endpoint: id}, r.by())
+func (u *UI) revealSecret(r *request, id string) (*response, error) {
+	s, err := u.Engine.RevealSecret(r.ctx, r.caller.Project, control.SecretQuery{Endpoint: id}, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (f *form) askRotateSecret(*endpointRow) error {
 	return nil
 }
 
-func (u *UI) rotateSecret(r *request, id string) (*answer, error) {
+func (u *UI) rotateSecret(r *request, id string) (*response, error) {
 	overlap, err := r.duration("overlap")
 	if err != nil {
 		return nil, err
@@ -170,7 +170,8 @@ func (u *UI) rotateSecret(r *request, id string) (*answer, error) {
 		Secret: strings.TrimSpace(r.text("secret")), Label: r.value("label"), Reason: r.value("reason"),
 		Overlap: overlap,
 	}
-	s, until, err := u.Engine.RotateSecret(r.ctx, r.who.Project, control.SecretQuery{Endpoint: id}, q, r.by())
+	of := control.SecretQuery{Endpoint: id}
+	s, until, err := u.Engine.RotateSecret(r.ctx, r.caller.Project, of, q, r.by())
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// wasPrefix begins the names of hidden fields that say what the form has shown: only what differs from it is
-// changed, so that two people who change different things do not undo each other's.
+// wasPrefix begins the names of hidden fields with the values that the form was rendered with. The POST
+// changes only fields that differ from them. So two people can edit different fields at the same time.
 const wasPrefix = "was."
 
-// endpointTexts are the fields of an endpoint as its form writes them.
+// endpointTexts returns the values of an endpoint's form by field, secrets masked.
 func endpointTexts(ep *store.Endpoint) map[string]string {
 	texts := map[string]string{
 		"url": store.MaskURL(ep.URL), "name": ep.Name, "external_id": ep.ExternalID,
@@ -37,7 +37,7 @@ func endpointTexts(ep *store.Endpoint) map[string]string {
 	return texts
 }
 
-// endpointFields ask for what an endpoint is. Secret asks for a signing secret too.
+// endpointFields sets the fields of an endpoint. secret adds the fields for a signing secret.
 func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	texts := endpointTexts(ep)
 	line := func(name, suggest string, mono bool) field {
@@ -73,18 +73,19 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	f.remember(texts)
 }
 
-// remember has the form say what it has shown in its fields: at first, where it is shown again.
+// remember adds the hidden fields with the rendered values. A form that is shown after an error keeps the
+// values of its first rendering.
 func (f *form) remember(texts map[string]string) {
 	for name, was := range texts {
-		if shown, again := f.r.form[wasPrefix+name]; again {
-			was = strings.ReplaceAll(shown[0], "\r\n", "\n")
+		if first, found := f.r.form[wasPrefix+name]; found {
+			was = strings.ReplaceAll(first[0], "\r\n", "\n")
 		}
 		f.Hidden = append(f.Hidden, named{wasPrefix + name, was})
 	}
 	slices.SortFunc(f.Hidden, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// changed returns what a field says, without the space around it; nil where the form has shown the same.
+// changed returns the typed value of a field without surrounding space, or nil if it is the rendered value.
 func (r *request) changed(name string) *string {
 	typed, was := strings.TrimSpace(r.text(name)), strings.TrimSpace(r.text(wasPrefix+name))
 	if typed == was {
@@ -100,22 +101,23 @@ func (u *UI) askCreateEndpoint(r *request) (*form, error) {
 	return f, nil
 }
 
-// createEndpoint answers with the endpoint's secret, which is shown in this one answer and kept nowhere on
-// its way.
-func (u *UI) createEndpoint(r *request) (*answer, error) {
+// createEndpoint creates an endpoint. The response shows the endpoint's secret. No session or flash stores
+// it.
+func (u *UI) createEndpoint(r *request) (*response, error) {
 	ch := r.endpointChange(&store.Endpoint{})
-	made, err := u.Engine.CreateEndpoint(r.ctx, r.who.Project, ch, r.by())
+	made, err := u.Engine.CreateEndpoint(r.ctx, r.caller.Project, ch, r.by())
 	if err != nil {
 		return nil, err
 	}
 	if made.Secret.Secret == "" {
-		return u.went(r, Root+"/endpoints/"+store.EndpointPrefix+made.Endpoint.ID, "endpoint.create.done")
+		page := Root + "/endpoints/" + store.EndpointPrefix + made.Endpoint.ID
+		return u.redirectDone(r, page, "endpoint.create.done")
 	}
 	return u.showSecret(r, made.Endpoint.ID, "create", &made.Secret, 0)
 }
 
 func (f *form) askEditEndpoint(row *endpointRow) error {
-	f.Facts = nil // the fields say as much
+	f.Facts = nil // the fields show the same
 	f.endpointFields(&row.Endpoint, f.Can(string(store.ScopeAdmin)))
 	if secret, found := f.field("secret"); found {
 		secret.Help = f.T("endpoint.field.secret.edit")
@@ -124,27 +126,28 @@ func (f *form) askEditEndpoint(row *endpointRow) error {
 }
 
 func (u *UI) editEndpoint(r *request, id string) error {
-	ep, err := u.Store.Endpoint(r.ctx, r.who.Project, id)
+	ep, err := u.Store.Endpoint(r.ctx, r.caller.Project, id)
 	if err != nil {
 		return err
 	}
 	ch := r.endpointChange(&ep)
-	ch.Admin = r.who.Allows(store.ScopeAdmin)
+	ch.Admin = r.caller.Allows(store.ScopeAdmin)
 	if ch.Secret != "" && !ch.Admin {
-		return lacks(store.ScopeAdmin) // a secret for what exists changes one
+		return missingScope(store.ScopeAdmin) // it would replace the endpoint's secret
 	}
-	_, err = u.Engine.PatchEndpoint(r.ctx, r.who.Project, id, ch, r.by())
+	_, err = u.Engine.PatchEndpoint(r.ctx, r.caller.Project, id, ch, r.by())
 	return err
 }
 
-// endpointChange reads what the form changes of the endpoint as it is: what differs from what was shown.
+// endpointChange returns the changes that the form makes to the endpoint: the fields that differ from their
+// rendered values.
 func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 	ch := control.EndpointChange{Secret: strings.TrimSpace(r.text("secret")),
 		SecretLabel: r.value("secret_label")}
 	wrong := func(name, key string) {
 		ch.Invalid = append(ch.Invalid, store.FieldError{Field: name, Message: r.lang.text(key)})
 	}
-	// clearable is changed for what can be taken away.
+	// clearable is changed for a field that can be removed: an empty value clears it.
 	clearable := func(name string) string {
 		typed := r.changed(name)
 		if typed != nil && *typed == "" {
@@ -173,7 +176,7 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 		}
 		ch.Concurrency = &n
 	}
-	ch.Profile = clearable("profile") // which is always shown empty, and so never cleared
+	ch.Profile = clearable("profile") // always rendered empty, so it is never cleared
 	r.choosePolicy(&ch, clearable("policy"), ep)
 	if rule := clearable("success"); strings.HasPrefix(rule, "{") {
 		ch.SuccessRule = []byte(rule)
@@ -192,8 +195,8 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 	return ch
 }
 
-// choosePolicy takes a name, or several waits: a policy given whole, which keeps what else the endpoint's own
-// says.
+// choosePolicy sets the policy: a name, or at least two waits for a custom policy. A custom policy keeps the
+// other values of the endpoint's present custom policy.
 func (r *request) choosePolicy(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	if strings.HasPrefix(text, "exp(") || len(strings.Fields(text)) < 2 {
 		ch.PolicyName = text
@@ -211,7 +214,7 @@ func (r *request) choosePolicy(ch *control.EndpointChange, text string, ep *stor
 	ch.Policy.Tiers = tiers
 }
 
-// chooseHeaders takes headers, one a line. A credential that is still masked stays what it is.
+// chooseHeaders sets the headers, one a line. A masked credential keeps the stored value of the header.
 func (r *request) chooseHeaders(ch *control.EndpointChange, text string, ep *store.Endpoint) {
 	headers, err := headerLines(text, r.lang)
 	if err != nil {

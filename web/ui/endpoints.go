@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// listHours is how far back a list of endpoints looks, with the hour that it is now.
+// listHours is the number of hours of activity in a list of endpoints, the current hour included.
 const listHours = 24
 
 // endpointsPage is the list of endpoints.
@@ -20,22 +20,23 @@ type endpointsPage struct {
 	base
 	Search, Topic string
 	Held, Failing bool
-	// Narrow: conditions narrow the list.
+	// Narrow is true if the filter has a condition.
 	Narrow bool
 	Rows   []*endpointRow
-	// Next is the address of the next page; empty: there is none.
+	// Next is the URL of the next page; empty on the last.
 	Next string
 }
 
-// An endpointRow is an endpoint in a list, or at the head of its own page.
+// An endpointRow is an endpoint in a list or at the top of its page.
 type endpointRow struct {
 	store.Endpoint
-	// FullID has its prefix, Label is what people call it, Address is masked.
+	// FullID has the prefix. Label is the name, the external id or FullID. Address is the URL with
+	// credentials masked.
 	FullID, Label, Address string
-	// Lane is nil where it has none yet.
-	Lane      *control.LaneView
-	Standings []standing
-	Figures   figures
+	// Lane is nil if the endpoint has no lane yet.
+	Lane    *control.LaneView
+	States  []laneState
+	Figures figures
 }
 
 func newEndpointRow(ep store.Endpoint) *endpointRow {
@@ -44,14 +45,14 @@ func newEndpointRow(ep store.Endpoint) *endpointRow {
 	return row
 }
 
-// endpointLabels is what people call endpoints, by their ids with the prefix. One that has no name, or is
-// gone, is not among them; empty ids are passed over.
+// endpointLabels returns the names or external ids of endpoints by their ids with the prefix. It skips empty
+// ids, deleted endpoints and endpoints with neither.
 func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := u.Store.FindEndpoints(r.ctx, r.who.Project, ids)
+	found, err := u.Store.FindEndpoints(r.ctx, r.caller.Project, ids)
 	if err != nil {
 		return nil, fmt.Errorf("find the endpoints of lanes: %w", err)
 	}
@@ -64,11 +65,11 @@ func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error)
 	return labels, nil
 }
 
-// endpointsShown is how many endpoints a page shows: each has much to show.
-const endpointsShown = 25
+// endpointsPerPage is less than pageSize, because a row has a chart.
+const endpointsPerPage = 25
 
 // endpoints is GET /ui/endpoints.
-func (u *UI) endpoints(r *request) (*answer, error) {
+func (u *UI) endpoints(r *request) (*response, error) {
 	p := &endpointsPage{
 		base: u.base(r, "endpoints", "endpoints.title"), Search: r.searchText("q"),
 		Topic: r.searchText("topic"),
@@ -76,28 +77,28 @@ func (u *UI) endpoints(r *request) (*answer, error) {
 	}
 	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
 	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now,
-		Limit: endpointsShown + 1}
+		Limit: endpointsPerPage + 1}
 	f.After, _ = store.BareID("", r.query("cursor"))
-	found, err := u.Store.Endpoints(r.ctx, r.who.Project, f)
+	found, err := u.Store.Endpoints(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return nil, err
 	}
-	found, last := query.Cut(found, endpointsShown)
+	found, last := query.Cut(found, endpointsPerPage)
 	if last != nil {
 		p.Next = p.With("cursor", last.ID)
 	}
 	for i := range found {
 		p.Rows = append(p.Rows, newEndpointRow(found[i]))
 	}
-	if err := u.standInto(r, &p.base, p.Rows, listHours); err != nil {
+	if err := u.addLaneStates(r, &p.base, p.Rows, listHours); err != nil {
 		return nil, err
 	}
 	return show("endpoints", p)
 }
 
-// standInto fills in how endpoints stand: their lanes and what happened in them within the last hours, all of
-// them at once.
-func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) error {
+// addLaneStates sets the lanes, the figures of the last hours and the states of endpoints. It reads them for
+// all rows in two calls.
+func (u *UI) addLaneStates(r *request, b *base, rows []*endpointRow, hours int) error {
 	var numbers []int64
 	var keys []string
 	for _, row := range rows {
@@ -112,7 +113,7 @@ func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) erro
 	from := hoursAgo(r.now, hours)
 	activity := make(map[int64][]store.Activity)
 	if len(numbers) > 0 {
-		all, err := u.Store.LaneActivity(r.ctx, r.who.Project, numbers, from)
+		all, err := u.Store.LaneActivity(r.ctx, r.caller.Project, numbers, from)
 		if err != nil {
 			return err
 		}
@@ -123,18 +124,18 @@ func (u *UI) standInto(r *request, b *base, rows []*endpointRow, hours int) erro
 	for _, row := range rows {
 		row.Lane = lanes[row.LaneKey()]
 		row.Figures = figuresOf(activity[row.LaneID], from, hours)
-		row.Standings = b.standings(row)
+		row.States = b.endpointStates(row)
 	}
 	return nil
 }
 
-// lanesByKey finds lanes; those that do not exist are not in the answer.
+// lanesByKey returns the lanes that exist, by key.
 func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView, error) {
 	found := make(map[string]*control.LaneView, len(keys))
 	if len(keys) == 0 {
 		return found, nil
 	}
-	views, err := u.Engine.Lanes(r.ctx, r.who.Project,
+	views, err := u.Engine.Lanes(r.ctx, r.caller.Project,
 		store.LaneFilter{Keys: keys, Limit: len(keys), DueBy: r.now})
 	if err != nil {
 		return nil, err
@@ -145,8 +146,8 @@ func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView
 	return found, nil
 }
 
-// searchText returns a parameter of the page's address as a text that can be looked for: without what no
-// stored text has.
+// searchText returns a parameter of the page's URL as a search text. It replaces invalid UTF-8, removes
+// control characters and cuts at 512 bytes.
 func (r *request) searchText(name string) string {
 	text, _ := cut(strings.ToValidUTF8(r.query(name), "?"), 512)
 	return strings.Map(func(char rune) rune {

@@ -31,7 +31,7 @@ func TestEveryCodeHasWords(t *testing.T) {
 			control.BlockIndexUnanswered,
 			control.BlockIndexRebuilding,
 		} {
-			s := b.laneStanding(&lane, control.Block{Code: code, Since: testNow - 1})
+			s := b.blockState(&lane, control.Block{Code: code, Since: testNow - 1})
 			if s.Text == "lanes.held."+code || s.Kind == "" || s.Cure == "" || s.Since == 0 {
 				t.Errorf("%s: %s is %+v", l.code, code, s)
 			}

@@ -11,52 +11,53 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// Engine is what the pages ask of the engine. Ids are bare. An object that the project does not have is
-// store.ErrNotFound.
+// Engine is the part of dispatch.Engine that the pages call. Ids have no prefix. The error for an object that
+// the project does not have is store.ErrNotFound.
 type Engine interface {
 	query.Engine
 
 	Health(ctx context.Context) dispatch.Health
-	// AuthenticateHash returns the valid key whose text has the SHA-256.
+	// AuthenticateHash returns the valid key whose text has this SHA-256 hash.
 	AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error)
 
-	// CountRedrive counts what one would change, no further than q.Most.
+	// CountRedrive counts the callbacks that the redrive would change, up to q.Most. more is true if there
+	// are more.
 	CountRedrive(
 		ctx context.Context, project string, q control.RedriveRequest,
 	) (matched int64, more bool, err error)
 	IndexStatus(ctx context.Context) (index.Status, error)
-	// Dispatchers are the processes that have reported themselves lately.
+	// Dispatchers returns the processes that have sent a heartbeat recently.
 	Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
 }
 
-// Store is what the pages read from the database, and where sessions are kept. Ids are bare. An object that
-// the project does not have is store.ErrNotFound.
+// Store is the part of the store that the pages use: reads and sessions. Ids have no prefix. The error for an
+// object that the project does not have is store.ErrNotFound.
 type Store interface {
 	query.Store
 
-	// Session does not find one that has ended at now.
+	// Session returns store.ErrNotFound for a session that has expired at now (Unix milliseconds).
 	Session(ctx context.Context, token string, now int64) (store.Session, error)
 	PutSession(ctx context.Context, s store.Session) error
 	DeleteSession(ctx context.Context, token string) error
 
-	// Activity returns what happened in a lane, or with 0 in all, in spans that begin from then on and before
-	// to.
+	// Activity returns the activity of a lane (0: of all lanes) in spans that begin at or after from and
+	// before to (Unix milliseconds).
 	Activity(
 		ctx context.Context, project string, lane int64, span store.Span, from, to int64,
 	) ([]store.Activity, error)
-	// LaneActivity returns what happened in lanes, by the hour, since then.
+	// LaneActivity returns the hourly activity of lanes in the hours that begin at or after from.
 	LaneActivity(ctx context.Context, project string, lanes []int64, from int64) ([]store.Activity, error)
 	DueNow(ctx context.Context, project string, now int64) (store.DueNow, error)
-	// DueHours are the hours in which something is due.
+	// DueHours returns the hours in which callbacks are due.
 	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
 
-	// DeadGroups returns the causes by which callbacks are dead, the largest first.
+	// DeadGroups returns the dead callbacks grouped by cause, the largest group first.
 	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
 	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
-	// AnyEndpoint also finds one that was deleted.
+	// AnyEndpoint also returns a deleted endpoint.
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
-	// FindEndpoints returns those that there are, by the ids with their prefix.
+	// FindEndpoints returns the endpoints that exist, by their ids with the prefix.
 	FindEndpoints(ctx context.Context, project string, names []string) (map[string]store.Endpoint, error)
-	// Migrations are the steps of the database's schema.
+	// Migrations returns the schema migrations of the database.
 	Migrations(ctx context.Context) ([]Migration, error)
 }

@@ -12,21 +12,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// A filter is which callbacks a page is about, as the page's address says it.
+// A filter selects the callbacks of a page. The page's URL holds it.
 type filter struct {
 	query.Filter
-	// wrong are the conditions that could not be read, by name, each with what was given.
+	// wrong are the invalid conditions. The message of each is the given value.
 	wrong []store.FieldError
 }
 
-// parameters reads parameters whose times are in the viewer's zone.
+// parameters returns a parser for parameters. Their times are in the viewer's zone.
 func (r *request) parameters(from url.Values) *query.Values {
 	values := query.NewValues(from)
 	values.Time = r.parseInput
 	return values
 }
 
-// readFilter reads the filter out of parameters, and passes over what else there is.
+// readFilter parses the filter in parameters and ignores all other parameters.
 func (r *request) readFilter(from url.Values) *filter {
 	values := r.parameters(query.Clean(from))
 	f := &filter{Filter: values.Filter(r.now)}
@@ -36,7 +36,7 @@ func (r *request) readFilter(from url.Values) *filter {
 	return f
 }
 
-// refuse notes that a condition is wrong.
+// refuse adds a condition to f.wrong. A wrong label is named "label"; too many labels are reported by count.
 func (f *filter) refuse(name string) {
 	wrong := store.FieldError{Field: name, Message: f.Values.Get(name)}
 	if label, isLabel := strings.CutPrefix(name, query.LabelPrefix); isLabel {
@@ -53,11 +53,12 @@ func (f *filter) refuse(name string) {
 	f.wrong = append(f.wrong, wrong)
 }
 
-// findEndpoint finds the endpoint that a filter names, also one that was deleted.
+// findEndpoint resolves the endpoint of a filter. It accepts a deleted endpoint, whose callbacks remain. An
+// unknown endpoint becomes an invalid condition.
 func (u *UI) findEndpoint(r *request, f *filter) error {
-	err := f.Find(r.ctx, r.who.Project, u.Store)
+	err := f.Find(r.ctx, r.caller.Project, u.Store)
 	if err == nil && f.EndpointID != "" {
-		_, err = u.Store.AnyEndpoint(r.ctx, r.who.Project, f.EndpointID)
+		_, err = u.Store.AnyEndpoint(r.ctx, r.caller.Project, f.EndpointID)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -68,40 +69,41 @@ func (u *UI) findEndpoint(r *request, f *filter) error {
 	return nil
 }
 
-// query is the filter as a part of an address.
+// query returns the filter as a URL query.
 func (f *filter) query() string { return f.Values.Encode() }
 
-// says names the conditions in the viewer's words.
-func (f *filter) says(b *base) (facts []fact) {
+// conditions describes the filter's conditions in the viewer's language.
+func (f *filter) conditions(b *base) (facts []fact) {
 	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
 		for _, value := range f.Values[name] {
-			said := fact{Name: b.T("filter." + name), Value: value, Data: true}
+			condition := fact{Name: b.T("filter." + name), Value: value, Data: true}
 			label, isLabel := strings.CutPrefix(name, query.LabelPrefix)
 			switch {
 			case isLabel:
-				said.Name, said.Value = b.T("filter.label"), label+" = "+value
+				condition.Name, condition.Value = b.T("filter.label"), label+" = "+value
 			case name == "state", name == "kind", name == "reason":
-				said.Value, said.Data = b.Or(name+".", value), !b.Has(name+"."+value)
+				condition.Value, condition.Data = b.Or(name+".", value), !b.Has(name+"."+value)
 			case name == "overdue":
-				said.Value, said.Data = b.T("yes"), false
+				condition.Value, condition.Data = b.T("yes"), false
 			case name == "from":
-				said.Value = b.Absolute(f.From)
+				condition.Value = b.Absolute(f.From)
 			case name == "to":
-				said.Value = b.Absolute(f.To)
+				condition.Value = b.Absolute(f.To)
 			}
-			facts = append(facts, said)
+			facts = append(facts, condition)
 		}
 	}
 	return facts
 }
 
-// filterOf reads the filter of a redrive as its caller wrote it. What cannot be read is shown as it is.
+// filterOf parses the stored filter of a redrive. ok is false if it cannot be parsed; the page then shows the
+// stored text.
 func filterOf(r *request, of *store.Redrive) (*filter, bool) {
 	values, ok := query.FromJSON(of.Shown)
 	if !ok {
 		return nil, false
 	}
-	if len(values["state"]) == 0 { // which the action has decided
+	if len(values["state"]) == 0 { // the action has chosen the states
 		for _, s := range of.Filter.States {
 			values.Add("state", string(s))
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
-// An option is one choice of a field. Data: its text is not a text of ours.
+// An option is one choice of a field. Data is true if Text is data and not a text of the catalogue.
 type option struct {
 	Value, Text  string
 	Data, Chosen bool
@@ -29,31 +29,31 @@ const (
 	momentField   = "datetime-local"
 )
 
-// A field is one thing that a form asks for.
+// A field is one input of a form.
 type field struct {
 	Name, Kind string
-	// Label and Help are texts; Help may be empty.
+	// Help may be empty.
 	Label, Help string
 	Value       string
 	Options     []option
 	Required    bool
-	// Secret: what was typed is never shown again.
+	// Secret is true if the typed value must never appear in a page.
 	Secret bool
-	// Mono: it is read by programs. Rows is the height of a textarea.
+	// Mono selects a monospace font, for values that programs read. Rows is the height of a textarea.
 	Mono bool
 	Rows int
-	// Checked is for a checkbox, Chosen for checks.
+	// Checked is the state of a checkbox. Checks have option.Chosen instead.
 	Checked bool
-	// Suggest is an example of what can be typed.
+	// Suggest is an example value.
 	Suggest string
-	// Wrong is what is wrong with what was typed; empty: nothing.
+	// Wrong is the error of the typed value, or empty.
 	Wrong string
 }
 
-// ID is the field's in the page.
+// ID returns the HTML id of the field.
 func (f field) ID() string { return "f-" + strings.ReplaceAll(f.Name, ".", "-") }
 
-// Describes lists the ids of what is said of the field.
+// Describes returns the HTML ids of the field's help and error, for aria-describedby.
 func (f field) Describes() string {
 	var ids []string
 	if f.Help != "" {
@@ -65,42 +65,43 @@ func (f field) Describes() string {
 	return strings.Join(ids, " ")
 }
 
-// A form is a page that asks before something is done: it names what will happen.
+// A form is a page that confirms an act before the act is done. It says what the act will do.
 type form struct {
 	base
-	// Action is where it is sent; empty: the page's own path. Back is where giving up leads.
+	// Action is the target path. Empty means the page's own path. Back is the link of the cancel button.
 	Action, Back string
-	// Says are sentences, each of what will happen; Warnings, of what of it one might not expect. Facts are
-	// what it is about.
-	Says     []string
+	// Effects are sentences about what the act will do, Warnings about effects that may surprise. Facts
+	// describe the object.
+	Effects  []string
 	Warnings []string
 	Facts    []fact
-	// Fields are asked for; Hidden are sent along.
+	// Hidden are the values of hidden fields.
 	Fields []field
 	Hidden []named
 	Submit string
-	// Danger: it cannot be undone.
+	// Danger is true if the act cannot be undone.
 	Danger bool
-	// Wrong is what was wrong as a whole, WrongFields what was wrong with fields that the form does not have.
+	// Wrong is an error of the whole form. WrongFields are errors of fields that the form does not have.
 	Wrong       string
 	WrongFields []store.FieldError
-	// Preview is shown below the fields: what was counted or calculated.
+	// Preview is shown below the fields.
 	Preview []string
-	// PreviewSubmit is a second button that only shows a preview; empty: there is none.
+	// PreviewSubmit is the label of a second button that only shows a preview. Empty hides the button.
 	PreviewSubmit string
 }
 
-// A fact is a value with its name. Data: the value is not a text of ours. Link is where it leads; empty:
-// nowhere.
+// A fact is a name with a value. Data is true if the value is data and not a text of the catalogue. Link may
+// be empty.
 type fact struct {
 	Name, Value, Link string
 	Data              bool
 }
 
-// Target is where the form is sent.
+// Target returns the target path of the form.
 func (f *form) Target() string { return cmp.Or(f.Action, f.r.url.Path) }
 
-// ask is a field whose label is the text of the key; the text of KEY.help, if there is one, is its help.
+// ask returns a field. Its label is the text of the key; its help is the text of KEY.help, if the catalogue
+// has one.
 func (b *base) ask(name, kind, key string) field {
 	x := field{Name: name, Kind: kind, Label: b.T(key)}
 	if b.Has(key + ".help") {
@@ -109,19 +110,19 @@ func (b *base) ask(name, kind, key string) field {
 	return x
 }
 
-// askMono asks for a line that programs read, such as the suggestion.
+// askMono returns a field for one line in monospace. suggest is an example value.
 func (b *base) askMono(name, key, suggest string) field {
 	x := b.ask(name, lineField, key)
 	x.Mono, x.Suggest = true, suggest
 	return x
 }
 
-// askMoment asks for a moment in the viewer's zone.
+// askMoment returns a field for a time in the viewer's zone.
 func (b *base) askMoment(name, key string) field {
 	return field{Name: name, Kind: momentField, Label: b.T(key), Help: b.T("form.zone", "zone", b.zone.name)}
 }
 
-// askReason asks for a reason, which the audit keeps.
+// askReason returns a field for a reason, which goes to the audit log.
 func (b *base) askReason() field {
 	return field{
 		Name: "reason", Kind: lineField, Label: b.T("form.reason"), Help: b.T("form.reason.help"),
@@ -129,7 +130,8 @@ func (b *base) askReason() field {
 	}
 }
 
-// choose offers words, whose texts are those of PREFIX and the word; without a prefix they are data.
+// choose returns options for words. The text of a word has the key prefix+word. With an empty prefix the
+// words are data.
 func choose[W ~string](b *base, prefix string, chosen W, words ...W) (options []option) {
 	for _, word := range words {
 		o := option{Value: string(word), Text: string(word), Data: prefix == "", Chosen: word == chosen}
@@ -141,20 +143,20 @@ func choose[W ~string](b *base, prefix string, chosen W, words ...W) (options []
 	return options
 }
 
-// orAny is what a filter offers: any, or one of the options.
+// orAny prepends the option "any" for the select of a filter.
 func (b *base) orAny(chosen string, options []option) []option {
 	return append([]option{{Text: b.T("filter.any"), Chosen: chosen == ""}}, options...)
 }
 
-// tell adds facts: pairs of the key of a name and a value that is data.
-func (f *form) tell(pairs ...string) {
+// addFacts adds facts whose values are data: pairs of a name's catalogue key and a value.
+func (f *form) addFacts(pairs ...string) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		f.Facts = append(f.Facts, fact{Name: f.T(pairs[i]), Value: pairs[i+1], Data: true})
 	}
 }
 
-// field finds a field by its name. A form need not have it: what it asks for depends on the state of what it
-// is about, and on the scopes of the viewer's key.
+// field returns a field by its name. The form may lack it: the fields depend on the object's state and on the
+// scopes of the viewer's key.
 func (f *form) field(name string) (*field, bool) {
 	for i := range f.Fields {
 		if f.Fields[i].Name == name {
@@ -164,8 +166,8 @@ func (f *form) field(name string) (*field, bool) {
 	return nil, false
 }
 
-// fill puts what was typed into the fields.
-func (f *form) fill() {
+// keepTyped copies the submitted values into the fields, except passwords and secrets.
+func (f *form) keepTyped() {
 	for i := range f.Fields {
 		x := &f.Fields[i]
 		values, given := f.r.form[x.Name]
@@ -182,50 +184,48 @@ func (f *form) fill() {
 	}
 }
 
-// An act is something that a viewer can have done: a form that says what it is, and what does it.
+// An act is something that a viewer can do: a form, and a function that does what the form says.
 type act struct {
 	path  string
 	scope store.Scope
-	// ask builds the form; do does what was asked for, and says where to go. Either may return the errors of
-	// the engine.
+	// ask builds the form. do does the act and returns the response. Both may return errors of the engine.
 	ask func(r *request) (*form, error)
-	do  func(r *request) (*answer, error)
+	do  func(r *request) (*response, error)
 }
 
-// acts makes the routes of acts: GET shows the form, POST does it, or shows the form again with what is
-// wrong.
+// acts returns the routes of acts. GET shows the form. POST does the act, or shows the form with its errors.
 func (u *UI) acts(all ...act) []Route {
 	var routes []Route
 	for _, a := range all {
 		routes = append(routes,
-			still(a.path, a.scope, func(r *request) (*answer, error) {
+			fixedPage(a.path, a.scope, func(r *request) (*response, error) {
 				f, err := a.ask(r)
 				if err != nil {
 					return nil, err
 				}
 				return show("form", f)
 			}),
-			post(a.path, a.scope, func(r *request) (*answer, error) { return u.act(r, a) }))
+			post(a.path, a.scope, func(r *request) (*response, error) { return u.act(r, a) }))
 	}
 	return routes
 }
 
-// A kind is what the acts on objects of one kind have in common.
+// A kind is the part that the acts on one kind of object share.
 type kind[T any] struct {
-	// path begins the addresses of the forms, and texts the keys of their texts; section is that of the menu.
+	// path begins the paths of the forms, and texts the keys of their texts. section is the menu entry.
 	path, texts, section string
-	// prefix is that of the id in the path; id is how a request names an object that has none there, else
+	// prefix is the prefix of the id in the path. If the path has no id, id returns it instead; else id is
 	// nil.
 	prefix string
 	id     func(r *request) (string, error)
 	find   func(r *request, id string) (T, error)
-	// begin says in a form what the object is.
+	// begin adds facts about the object to a form.
 	begin func(f *form, of T)
-	// page is where to go back to; nil: to the object's own page.
+	// page returns the page to return to. Nil means the object's own page.
 	page func(r *request) string
 }
 
-// object is the id of the object that a request is about.
+// object returns the id of the request's object.
 func (k *kind[T]) object(r *request) (string, error) {
 	if k.id != nil {
 		return k.id(r)
@@ -233,7 +233,7 @@ func (k *kind[T]) object(r *request) (string, error) {
 	return r.bareID(k.prefix)
 }
 
-// back is the page to go back to.
+// back returns the page to return to.
 func (k *kind[T]) back(r *request) string {
 	if k.page != nil {
 		return k.page(r)
@@ -241,32 +241,33 @@ func (k *kind[T]) back(r *request) string {
 	return Root + strings.TrimSuffix(strings.Replace(k.path, ":id", r.params["id"], 1), "/")
 }
 
-// from finds an object in the store or the engine.
+// from adapts a method of the store or the engine to kind.find.
 func from[T any](
 	find func(ctx context.Context, project, id string) (T, error),
 ) func(r *request, id string) (T, error) {
-	return func(r *request, id string) (T, error) { return find(r.ctx, r.who.Project, id) }
+	return func(r *request, id string) (T, error) { return find(r.ctx, r.caller.Project, id) }
 }
 
 // An actOn is an act on an object. Its texts are NAME.title, NAME.says, NAME.submit and NAME.done.
 type actOn[T any] struct {
 	name string
-	// scope is what a key must have; empty: store.ScopeOperate.
+	// scope is the scope that the key needs. Empty means store.ScopeOperate.
 	scope store.Scope
-	// ask completes the form, which asks for a reason at its end, if not before; nil: for nothing else.
+	// ask completes the form. Nil means that the form asks only for a reason. actsOn appends the field for
+	// the reason unless ask has added it.
 	ask func(f *form, of T) error
-	// do does what was asked for, and the object's page says that it was done. An act that answers otherwise
-	// has answer instead.
-	do     func(r *request, id string) error
-	answer func(r *request, id string) (*answer, error)
-	// to is where an act leads that leaves no page of the object; empty: it leaves one.
+	// do does the act, and the object's page says that it is done. An act with another response has respond
+	// instead.
+	do      func(r *request, id string) error
+	respond func(r *request, id string) (*response, error)
+	// to is the path of the page after an act that deletes the object. Empty means the object's page.
 	to string
-	// danger: it cannot be undone. path ends the address, where it is not the name.
+	// danger is true if the act cannot be undone. path is the last part of the form's path. Empty means name.
 	danger bool
 	path   string
 }
 
-// actsOn makes the routes of acts on objects of one kind.
+// actsOn returns the routes of the acts on one kind of object.
 func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 	var made []act
 	for _, a := range all {
@@ -291,54 +292,55 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			}
 			return f, err
 		}
-		do := func(r *request) (*answer, error) {
+		do := func(r *request) (*response, error) {
 			id, err := k.object(r)
 			if err != nil {
 				return nil, err
 			}
-			if a.answer != nil {
-				return a.answer(r, id)
+			if a.respond != nil {
+				return a.respond(r, id)
 			}
 			if err := a.do(r, id); err != nil {
 				return nil, err
 			}
 			if a.to != "" {
-				return u.went(r, Root+a.to, key+".done")
+				return u.redirectDone(r, Root+a.to, key+".done")
 			}
-			return u.did(r, k.back(r), r.lang.text(key+".done"))
+			return u.returnDone(r, k.back(r), r.lang.text(key+".done"))
 		}
-		made = append(made, act{k.path + cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate), ask,
-			do})
+		path, scope := k.path+cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate)
+		made = append(made, act{path, scope, ask, do})
 	}
 	return u.acts(made...)
 }
 
-// form begins a form. Its texts are KEY.title, KEY.says, KEY.submit, and more that it says: KEY and each of
-// says. back is where giving up leads, where the request does not say.
+// form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in says names one more
+// effect: the text of KEY and the suffix. back is the cancel link unless the request names one.
 func (u *UI) form(r *request, section, key, back string, says ...string) *form {
 	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back),
 		Submit: r.lang.text(key + ".submit")}
 	for _, name := range append([]string{".says"}, says...) {
-		f.Says = append(f.Says, f.T(key+name))
+		f.Effects = append(f.Effects, f.T(key+name))
 	}
 	return f
 }
 
-// did goes back to where an act was asked for, and says that it was done.
-func (u *UI) did(r *request, otherwise, text string) (*answer, error) {
-	u.say(r, text)
+// returnDone redirects to the page that the act came from, or otherwise, with a success message.
+func (u *UI) returnDone(r *request, otherwise, text string) (*response, error) {
+	u.flashDone(r, text)
 	return redirect(r.back(otherwise))
 }
 
-// went goes to a page that the act has led to, and says that it was done.
-func (u *UI) went(r *request, to, key string) (*answer, error) {
-	u.say(r, r.lang.text(key))
+// redirectDone redirects to another page after an act, with a success message.
+func (u *UI) redirectDone(r *request, to, key string) (*response, error) {
+	u.flashDone(r, r.lang.text(key))
 	return redirect(to)
 }
 
-// act does what was asked for. What is wrong with what was typed, or no longer possible, is said at the form.
-func (u *UI) act(r *request, a act) (*answer, error) {
-	var done *answer
+// act handles the POST of an act. If the input is invalid (422) or the act conflicts with the object's state
+// (409), it shows the form with the typed values and the errors.
+func (u *UI) act(r *request, a act) (*response, error) {
+	var done *response
 	var err error
 	if len(r.value("reason")) > maxReason {
 		err = invalid("reason", r.lang.text("form.reason.long", "n", maxReason))
@@ -356,17 +358,18 @@ func (u *UI) act(r *request, a act) (*answer, error) {
 	if askErr != nil {
 		return nil, errors.Join(err, askErr)
 	}
-	f.fill()
+	f.keepTyped()
 	if problem.Status == http.StatusConflict {
 		f.Wrong = f.Or("trouble.", problem.Code)
 	}
 	for _, wrong := range problem.Errors {
 		f.refuse(store.FieldError(wrong))
 	}
-	return &answer{status: problem.Status, template: "form", page: f}, nil
+	return &response{status: problem.Status, template: "form", page: f}, nil
 }
 
-// refuse says what is wrong at the field, or at the one that it is a part of.
+// refuse adds an error to its field. An error of a part, such as "policy.tiers[0]", goes to the nearest field
+// that contains the part.
 func (f *form) refuse(wrong store.FieldError) {
 	name := wrong.Field
 	x, found := f.field(name)
@@ -382,23 +385,23 @@ func (f *form) refuse(wrong store.FieldError) {
 	if name != wrong.Field {
 		says = wrong.Field + " " + says
 	}
-	if x.Wrong != "" { // a field of many parts may be wrong in several
+	if x.Wrong != "" { // several parts of one field may be invalid
 		says = x.Wrong + "; " + says
 	}
 	x.Wrong = says
 }
 
-// maxReason is the most bytes of a reason that the audit keeps, as of the API.
+// maxReason bounds the bytes of a reason. The API has the same bound.
 const maxReason = 1024
 
-// preview answers with the form and what its preview says, without doing it.
-func preview(f *form, says ...string) (*answer, error) {
-	f.fill()
+// preview shows the form with its typed values and preview lines. The act is not done.
+func preview(f *form, says ...string) (*response, error) {
+	f.keepTyped()
 	f.Preview = says
 	return show("form", f)
 }
 
-// invalid is an error that names one field.
+// invalid returns the error for one invalid field.
 func invalid(name, message string) error {
 	return &store.InvalidError{Fields: []store.FieldError{{Field: name, Message: message}}}
 }

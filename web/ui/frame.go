@@ -9,10 +9,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// framed is a page: what stands around it, and itself.
+// framed is a page struct that embeds base.
 type framed interface{ frame() *base }
 
-// A base is what every page has: who looks, in which language and zone, and what stands around the page.
+// A base is the part that all pages share: the viewer, the language, the time zone and the page's frame.
 type base struct {
 	ui   *UI
 	r    *request
@@ -20,49 +20,51 @@ type base struct {
 	zone zoneChoice
 	now  int64
 
-	// Title is the page's, Section the entry of the menu that it belongs to. TitleData: the title is not a
-	// text of ours.
+	// Title is the page's title, Section the current entry of the menu. TitleData is true if the title is
+	// data and not a text of the catalogue.
 	Title, Section string
 	TitleData      bool
 	// Project is nil without a session.
 	Project *store.Project
 	// Others are the projects that the viewer may switch to.
 	Others []store.Project
-	Who    string
+	// Viewer is the name of the viewer's key.
+	Viewer string
 	Flash  *flash
-	// Ready is false when nothing can be committed; Degraded names what else is wrong.
+	// Ready is false while SQL cannot commit. Degraded has the codes of other problems, see dispatch.Health.
 	Ready    bool
 	Degraded []string
-	// Live says that the page is kept up to date, and is the path of its stream.
+	// Live is the path of the page's stream. It is empty if the page has none.
 	Live string
-	// signedIn: there is a viewer.
+	// signedIn is true if the request has a session.
 	signedIn bool
 }
 
 func (b *base) frame() *base { return b }
 
-// base begins a page: title is the key of its title, section that of the menu.
+// base returns the base of a page: section is its menu entry, title the catalogue key of its title.
 func (u *UI) base(r *request, section, title string, params ...any) base {
 	b := u.baseTitled(r, section, r.lang.text(title, params...))
 	b.TitleData = false
 	return b
 }
 
-// baseTitled is base for a title that is not a text of the catalogue alone.
+// baseTitled is base for a title that is data, such as an endpoint's name.
 func (u *UI) baseTitled(r *request, section, title string) base {
 	return base{TitleData: true, ui: u, r: r, lang: r.lang, zone: r.zone, now: r.now, Title: title,
-		Section: section, Ready: true, signedIn: r.who.Project != ""}
+		Section: section, Ready: true, signedIn: r.caller.Project != ""}
 }
 
-// complete fills in what the frame shows, which a page that is rendered again for a stream does not need.
+// complete reads what the frame shows: health, project and the viewer's other projects. live adds the path of
+// the page's stream.
 func (u *UI) complete(r *request, b *base, live bool) error {
 	if !b.signedIn {
 		return nil
 	}
-	b.Who = r.who.By("").Name
+	b.Viewer = r.caller.By("").Name
 	health := u.Engine.Health(r.ctx)
 	b.Ready, b.Degraded = health.Ready, health.Degraded
-	project, err := u.Store.Project(r.ctx, r.who.Project)
+	project, err := u.Store.Project(r.ctx, r.caller.Project)
 	if err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	if live {
 		b.Live = Root + "/live?page=" + url.QueryEscape(r.url.RequestURI())
 	}
-	if r.who.Root() && !r.live {
+	if r.caller.Root() && !r.live {
 		b.Others, err = u.Store.Projects(r.ctx, "", maxProjects)
 		if err != nil {
 			return err
@@ -79,13 +81,14 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	return nil
 }
 
-// maxProjects is how many projects one can choose from; of more, the others are found by their address.
+// maxProjects bounds the projects in the frame's list.
 const maxProjects = 100
 
 // T returns a text of the catalogue in the viewer's language.
 func (b *base) T(key string, params ...any) string { return b.lang.text(key, params...) }
 
-// Or is T for a key whose last part comes from data: where there is no text of it, the word itself.
+// Or is T for the key prefix+word where word comes from data. If the catalogue has no such text it returns
+// the word itself.
 func (b *base) Or(prefix, word string) string {
 	if key := prefix + word; b.lang.has(key) {
 		return b.lang.text(key)
@@ -93,16 +96,16 @@ func (b *base) Or(prefix, word string) string {
 	return word
 }
 
-// Says whether there is a text of the key.
+// Has reports whether the catalogue has a text for the key.
 func (b *base) Has(key string) bool { return b.lang.has(key) }
 
-// N writes a whole number.
+// N formats an integer with thousands separators.
 func (b *base) N(n any) string { return b.lang.value(n) }
 
-// Lang is the language as HTML names it.
+// Lang returns the language's BCP 47 code, for the lang attribute.
 func (b *base) Lang() string { return b.lang.code }
 
-// Languages are those that can be chosen.
+// Languages returns the options of the language menu.
 func (b *base) Languages() []option {
 	var all []option
 	for _, l := range b.ui.languages {
@@ -111,24 +114,24 @@ func (b *base) Languages() []option {
 	return all
 }
 
-// Themes are the colours that can be chosen.
+// Themes returns the options of the theme menu.
 func (b *base) Themes() []option {
 	return choose(b, "theme.", b.r.theme, "auto", "light", "dark")
 }
 
-// Theme is the colours that were chosen.
+// Theme returns the theme: auto, light or dark.
 func (b *base) Theme() string { return b.r.theme }
 
-// Zone is the name of the viewer's time zone, ZoneChosen whether somebody or something has chosen it.
+// Zone returns the IANA name of the viewer's time zone.
 func (b *base) Zone() string { return b.zone.name }
 
-// ZoneChosen says whether the browser has said where it is.
+// ZoneChosen reports whether the viewer or the script has set the zone cookie.
 func (b *base) ZoneChosen() bool { return b.r.http == nil || b.ui.cookie(b.r.http, zoneCookie) != "" }
 
-// ZoneCookie is the name of the cookie in which the script notes the browser's zone.
+// ZoneCookie returns the name of the cookie in which the script stores the browser's time zone.
 func (b *base) ZoneCookie() string { return b.ui.cookieName(zoneCookie) }
 
-// Here is the page's own address, for forms that come back to it.
+// Here returns the page's URL for forms that return to it. For a response to a POST it is the overview.
 func (b *base) Here() string {
 	if b.r.http != nil && b.r.http.Method != http.MethodGet {
 		return Root + "/"
@@ -136,29 +139,29 @@ func (b *base) Here() string {
 	return b.r.url.RequestURI()
 }
 
-// Asset returns the address of a static file.
+// Asset returns the URL of a static file.
 func (b *base) Asset(name string) string { return b.ui.assets.names[name] }
 
-// Version is the program's.
+// Version returns the program's version.
 func (b *base) Version() string { return b.ui.Version }
 
-// Now is the clock's time, in Unix milliseconds.
+// Now returns the time of the request in Unix milliseconds, by the index's clock.
 func (b *base) Now() int64 { return b.now }
 
-// Can says whether the viewer's key has a scope: what it may not do is not offered.
-func (b *base) Can(scope string) bool { return b.signedIn && b.r.who.Allows(store.Scope(scope)) }
+// Can reports whether the viewer's key has a scope. Pages offer only acts that the key allows.
+func (b *base) Can(scope string) bool { return b.signedIn && b.r.caller.Allows(store.Scope(scope)) }
 
-// ProjectID is the project that the page is about. Forms send it along, so that what is asked for in one
-// project is not done in another which the viewer has switched to meanwhile.
-func (b *base) ProjectID() string { return b.r.who.Project }
+// ProjectID returns the project of the page. Forms send it along. admit refuses a form after the viewer has
+// switched to another project.
+func (b *base) ProjectID() string { return b.r.caller.Project }
 
-// Root says whether the viewer holds the settings' admin key.
-func (b *base) Root() bool { return b.signedIn && b.r.who.Root() }
+// Root reports whether the viewer has signed in with the admin key of the settings.
+func (b *base) Root() bool { return b.signedIn && b.r.caller.Root() }
 
-// PausedNow says whether all that the project sends is held.
+// PausedNow reports whether the whole project is paused.
 func (b *base) PausedNow() bool { return b.Project != nil && b.Project.PausedUntil > b.now }
 
-// Forever says whether a pause ends only when somebody ends it.
+// Forever reports whether a pause has no end time and needs a resume.
 func (b *base) Forever(until int64) bool { return until >= store.Forever }
 
 // A menuEntry is one page in the menu.
@@ -167,7 +170,7 @@ type menuEntry struct {
 	Current    bool
 }
 
-// Menu is the pages that there are.
+// Menu returns the entries of the menu. Only keys with the scope admin see the audit log.
 func (b *base) Menu() []menuEntry {
 	var menu []menuEntry
 	for _, name := range []string{"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules",
@@ -184,8 +187,8 @@ func (b *base) Menu() []menuEntry {
 	return menu
 }
 
-// Region begins a part of a page that is kept up to date while the page is open, and EndRegion ends it.
-// Regions do not stand in each other.
+// Region begins a part of a page that the stream updates while the page is open. EndRegion ends it. Regions
+// must not be nested.
 func (b *base) Region(name string) template.HTML {
 	return template.HTML(regionBegin + name + `">`)
 }
@@ -198,7 +201,7 @@ const (
 	regionEnd   = `</div><!--/region-->`
 )
 
-// regions cuts the regions out of a page.
+// regions returns the HTML of a page's regions by name.
 func regions(page string) map[string]string {
 	found := make(map[string]string)
 	for {
@@ -218,8 +221,7 @@ func regions(page string) map[string]string {
 	}
 }
 
-// Link makes an address of ours with parameters: pairs of a name and a value. Those whose value is empty are
-// left out.
+// Link returns a URL below Root with parameters: pairs of a name and a value. It omits empty values.
 func (b *base) Link(path string, pairs ...string) string { return link(path, pairs...) }
 
 func link(path string, pairs ...string) string {
@@ -235,8 +237,8 @@ func link(path string, pairs ...string) string {
 	return Root + path + "?" + q.Encode()
 }
 
-// With returns the page's own address with parameters changed: pairs of a name and a value; an empty value
-// takes one away. The place in the list is forgotten.
+// With returns the page's URL with changed parameters: pairs of a name and a value. An empty value removes a
+// parameter. With also removes the cursor, since the list starts at its first page.
 func (b *base) With(pairs ...string) string {
 	q := b.r.url.Query()
 	q.Del("cursor")
@@ -252,5 +254,5 @@ func (b *base) With(pairs ...string) string {
 	return b.r.url.Path + "?" + q.Encode()
 }
 
-// A named is a value with its name.
+// A named is a name with a value.
 type named struct{ Name, Value string }

@@ -35,8 +35,8 @@ type browser struct {
 	address string
 }
 
-// testKit is read once for all tests: it never changes.
-var testKit = sync.OnceValues(readKit)
+// testResources is read once for all tests: it never changes.
+var testResources = sync.OnceValues(readResources)
 
 // options are those of pages that ask the world.
 func (w *world) options() Options {
@@ -53,7 +53,7 @@ func (w *world) options() Options {
 // open makes the pages of a world, with somebody before them who has not signed in.
 func open(t *testing.T, w *world) *browser {
 	t.Helper()
-	k, err := testKit()
+	k, err := testResources()
 	if err != nil {
 		t.Fatal(err)
 	}

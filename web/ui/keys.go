@@ -12,10 +12,10 @@ import (
 
 const keysPath = systemPath + "/keys"
 
-// endsSoon is how long before a key ends the page points at it.
+// endsSoon is how long before a key's expiry the page shows a warning.
 const endsSoon = 14 * 24 * time.Hour
 
-// keysPage is the keys of the project, newest first: those that are valid, or those that have ended.
+// keysPage is the list of the project's keys, newest first: the valid ones or the ended ones.
 type keysPage struct {
 	base
 	Chips []chip
@@ -24,7 +24,8 @@ type keysPage struct {
 	Next  string
 }
 
-// A keyRow is one key. Soon: it ends before long. Own: the viewer has signed in with it.
+// A keyRow is a key. Soon is true if it expires within endsSoon. Own is true if the viewer has signed in with
+// it.
 type keyRow struct {
 	store.Key
 	FullID    string
@@ -32,14 +33,14 @@ type keyRow struct {
 }
 
 func newKeyRow(r *request, k *store.Key) *keyRow {
-	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.who.Key != nil && r.who.Key.ID == k.ID}
+	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.caller.Key != nil && r.caller.Key.ID == k.ID}
 	row.Soon = k.Valid(r.now) && k.ExpiresAt != 0 && k.ExpiresAt < r.now+endsSoon.Milliseconds()
 	return row
 }
 
 // keys is GET /ui/system/keys.
-func (u *UI) keys(r *request) (*answer, error) {
-	all, err := u.Engine.Keys(r.ctx, r.who.Project)
+func (u *UI) keys(r *request) (*response, error) {
+	all, err := u.Engine.Keys(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (u *UI) keys(r *request) (*answer, error) {
 
 func (u *UI) askCreateKey(r *request) (*form, error) {
 	f := u.form(r, "system", "system.keys.new", keysPath, ".once")
-	f.tell("frame.project", r.who.Project)
+	f.addFacts("frame.project", r.caller.Project)
 	scopes := f.ask("scopes", checksField, "system.keys.scopes")
 	scopes.Options = choose(&f.base, "system.scope.", "", store.Scopes[:]...)
 	name := f.ask("name", lineField, "system.keys.name")
@@ -81,14 +82,14 @@ func (u *UI) askCreateKey(r *request) (*form, error) {
 	return f, nil
 }
 
-// keyPage shows the text of a key that was made, this once.
+// keyPage shows the text of a new key. No other page shows it.
 type keyPage struct {
 	base
 	Key  *keyRow
 	Text string
 }
 
-func (u *UI) createKey(r *request) (*answer, error) {
+func (u *UI) createKey(r *request) (*response, error) {
 	q := control.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
 	expires, err := r.duration("expires_in")
 	var wrong *store.InvalidError
@@ -96,7 +97,7 @@ func (u *UI) createKey(r *request) (*answer, error) {
 	if errors.As(err, &wrong) {
 		q.Invalid = wrong.Fields
 	}
-	key, text, err := u.Engine.CreateKey(r.ctx, r.who.Project, q, r.by())
+	key, text, err := u.Engine.CreateKey(r.ctx, r.caller.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
@@ -109,26 +110,26 @@ func (u *UI) keyActs() []Route {
 		path: "/system/keys/:id/", texts: "system.keys.", section: "system", prefix: store.KeyPrefix,
 		find: u.findKey, begin: (*form).beginKey, page: func(*request) string { return keysPath },
 	}, []actOn[*keyRow]{
-		{name: "revoke", scope: store.ScopeAdmin, ask: (*form).askRevokeKey, answer: u.revokeKey,
+		{name: "revoke", scope: store.ScopeAdmin, ask: (*form).askRevokeKey, respond: u.revokeKey,
 			danger: true},
 	})
 }
 
 func (u *UI) findKey(r *request, id string) (*keyRow, error) {
-	key, err := query.FindKey(r.ctx, u.Engine, r.who.Project, id)
+	key, err := query.FindKey(r.ctx, u.Engine, r.caller.Project, id)
 	if err != nil {
 		return nil, err
 	}
 	return newKeyRow(r, &key), nil
 }
 
-// beginKey says which key a form is about.
+// beginKey adds the facts of a key to a form.
 func (f *form) beginKey(key *keyRow) {
 	var scopes []string
 	for _, s := range key.Scopes {
 		scopes = append(scopes, string(s))
 	}
-	f.tell("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint,
+	f.addFacts("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint,
 		"system.keys.used", f.Absolute(key.LastUsedAt), "system.keys.scopes", strings.Join(scopes, ", "))
 }
 
@@ -137,14 +138,14 @@ func (f *form) askRevokeKey(key *keyRow) error {
 	if key.LastUsedAt == 0 {
 		used = "system.keys.revoke.unused"
 	}
-	f.Says = append(f.Says, f.T(used))
+	f.Effects = append(f.Effects, f.T(used))
 	if key.Own {
-		f.Says = append(f.Says, f.T("system.keys.revoke.own"))
+		f.Effects = append(f.Effects, f.T("system.keys.revoke.own"))
 	}
 	return nil
 }
 
-func (u *UI) revokeKey(r *request, id string) (*answer, error) {
+func (u *UI) revokeKey(r *request, id string) (*response, error) {
 	key, err := u.findKey(r, id)
 	if err != nil {
 		return nil, err
@@ -152,8 +153,8 @@ func (u *UI) revokeKey(r *request, id string) (*answer, error) {
 	if key.RevokedAt != 0 {
 		return nil, store.ErrTerminal
 	}
-	if err := u.Engine.RevokeKey(r.ctx, r.who.Project, id, r.by()); err != nil {
+	if err := u.Engine.RevokeKey(r.ctx, r.caller.Project, id, r.by()); err != nil {
 		return nil, err
 	}
-	return u.did(r, keysPath, r.lang.text("system.keys.revoke.done", "name", key.Name))
+	return u.returnDone(r, keysPath, r.lang.text("system.keys.revoke.done", "name", key.Name))
 }

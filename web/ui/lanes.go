@@ -18,25 +18,27 @@ import (
 type lanesPage struct {
 	base
 	Search string
-	Held   bool
-	// ByBacklog: only the largest ones are shown, in that order.
+	// Held selects paused lanes.
+	Held bool
+	// ByBacklog selects the largest lanes, the largest first.
 	ByBacklog bool
-	// Narrow: conditions narrow the list. Unanswered: the index does not say how the lanes stand.
+	// Narrow is true if the filter has a condition. Unanswered is true if the index has not reported the
+	// state of a lane.
 	Narrow, Unanswered bool
 	Rows               []*laneRow
-	// Next is the address of the next page; empty: there is none.
+	// Next is the URL of the next page; empty on the last.
 	Next string
 }
 
 // A laneRow is a lane in a list.
 type laneRow struct {
 	control.LaneView
-	// Standings are what holds it, if anything does.
-	Standings []standing
-	// EndpointFullID is the endpoint's whose lane it is, with its prefix; empty: none. EndpointLabel is what
-	// people call that one, if anything.
+	// States are the lane's blocks.
+	States []laneState
+	// EndpointFullID is the id of the lane's endpoint with the prefix. EndpointLabel is the endpoint's name
+	// or external id. Both may be empty.
 	EndpointFullID, EndpointLabel string
-	// Paused: its own pause is on.
+	// Paused is true if the lane's own pause is on.
 	Paused bool
 }
 
@@ -45,14 +47,14 @@ func (b *base) laneRow(v *control.LaneView) *laneRow {
 	if v.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + v.EndpointID
 	}
-	for _, hold := range v.Blocks(b.now) {
-		row.Standings = append(row.Standings, b.laneStanding(v, hold))
+	for _, block := range v.Blocks(b.now) {
+		row.States = append(row.States, b.blockState(v, block))
 	}
 	return row
 }
 
-// flightText writes how many attempts a lane has in flight and how many it may have at present; empty: the
-// index does not say. Before the lane's first claim only the former is known.
+// flightText formats the number of attempts in flight and their current limit. It is empty if the index has
+// not reported them. The limit is unknown before the lane's first claim.
 func flightText(v *control.LaneView) string {
 	switch {
 	case v == nil || v.State == nil:
@@ -63,7 +65,7 @@ func flightText(v *control.LaneView) string {
 	return fmt.Sprintf("%d / %d", v.State.InFlight, v.State.Concurrency)
 }
 
-// flightLimit is the most attempts that a lane may ever have in flight; zero: not known.
+// flightLimit returns the configured limit of attempts in flight, or zero if unknown.
 func flightLimit(v *control.LaneView) int {
 	if v == nil || v.State == nil {
 		return 0
@@ -71,14 +73,14 @@ func flightLimit(v *control.LaneView) int {
 	return v.State.Limit
 }
 
-// Flight is how many attempts it has in flight, and may have at present.
+// Flight returns the number of attempts in flight and their current limit.
 func (l *laneRow) Flight() string { return flightText(&l.LaneView) }
 
-// Most is how many attempts it may ever have in flight.
+// Most returns the configured limit of attempts in flight.
 func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
 
 // lanes is GET /ui/lanes.
-func (u *UI) lanes(r *request) (*answer, error) {
+func (u *UI) lanes(r *request) (*response, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"),
 		Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
 	p.Narrow = p.Search != "" || p.Held
@@ -86,7 +88,7 @@ func (u *UI) lanes(r *request) (*answer, error) {
 	if after := r.url.Query().Get("cursor"); isLaneKey(after) {
 		f.After = after
 	}
-	views, err := u.someLanes(r, p, f)
+	views, err := u.readLanes(r, p, f)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +106,7 @@ func (u *UI) lanes(r *request) (*answer, error) {
 	return show("lanes", p)
 }
 
-// labelLanes fills in what people call the endpoints of lanes.
+// labelLanes sets the labels of the lanes' endpoints.
 func (u *UI) labelLanes(r *request, rows []*laneRow) error {
 	var ids []string
 	for _, row := range rows {
@@ -117,15 +119,15 @@ func (u *UI) labelLanes(r *request, rows []*laneRow) error {
 	return err
 }
 
-// isLaneKey says whether a text that came with an address can be a lane's key.
+// isLaneKey reports whether a text from a URL can be a lane's key.
 func isLaneKey(s string) bool { return s != "" && utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// someLanes reads the lanes of a page: by their keys, or those that have the most open callbacks.
-func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.LaneView, error) {
+// readLanes reads the lanes of a page, in order of their keys or by backlog.
+func (u *UI) readLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.LaneView, error) {
 	if !p.ByBacklog {
-		return u.Engine.Lanes(r.ctx, r.who.Project, f)
+		return u.Engine.Lanes(r.ctx, r.caller.Project, f)
 	}
-	counts, err := u.Store.Counts(r.ctx, r.who.Project)
+	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +135,13 @@ func (u *UI) someLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	f.After = ""
 	views, err := u.largestLanes(r, &counts, f)
 	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })
-	// Where the lane that the page before ended with is none of the largest any more, they are shown from the
-	// beginning.
+	// The last lane of the previous page may be too small for the list by now. Then last is -1, and the list
+	// starts again.
 	last := slices.IndexFunc(views, func(v control.LaneView) bool { return v.Key == after })
 	return views[last+1:], err
 }
 
-// largestLanes are the lanes that have the most open callbacks, as far as they are among those that are asked
-// for.
+// largestLanes returns those of the project's largest lanes, by open callbacks, that match the filter.
 func (u *UI) largestLanes(r *request, counts *store.Counts, f store.LaneFilter) ([]control.LaneView, error) {
 	for _, lane := range counts.Lanes {
 		f.Keys = append(f.Keys, lane.Lane)
@@ -149,11 +150,11 @@ func (u *UI) largestLanes(r *request, counts *store.Counts, f store.LaneFilter) 
 	if f.Limit == 0 {
 		return nil, nil
 	}
-	return u.Engine.Lanes(r.ctx, r.who.Project, f)
+	return u.Engine.Lanes(r.ctx, r.caller.Project, f)
 }
 
-// laneActs are acts on one lane. A lane's key may have any characters, so forms have it as a parameter of
-// their address.
+// laneActs returns the routes of the acts on a lane. A lane's key may have any characters, so it is a URL
+// parameter and no part of the path.
 func (u *UI) laneActs() []Route {
 	pause, resume := pausing(u.Engine.PauseLane)
 	return actsOn(u, kind[*laneRow]{
@@ -167,7 +168,7 @@ func (u *UI) laneActs() []Route {
 	})
 }
 
-// laneKey is the key of the lane that an act is about.
+// laneKey returns the key of the request's lane.
 func (r *request) laneKey() (string, error) {
 	key := r.url.Query().Get("key")
 	if !isLaneKey(key) {
@@ -188,10 +189,10 @@ func (u *UI) findLane(r *request, key string) (*laneRow, error) {
 	return b.laneRow(found[key]), nil
 }
 
-// beginLane says which lane a form is about.
+// beginLane adds the facts of a lane to a form.
 func (f *form) beginLane(row *laneRow) {
 	f.Action, f.Back = f.r.url.Path+"?"+url.Values{"key": {row.Key}}.Encode(), f.r.back(Root+"/lanes")
-	f.tell("column.lane", row.Key, "lanes.open", f.N(row.Open))
+	f.addFacts("column.lane", row.Key, "lanes.open", f.N(row.Open))
 	if id := row.EndpointFullID; id != "" {
 		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: id,
 			Link: Root + "/endpoints/" + id, Data: true})
@@ -199,9 +200,9 @@ func (f *form) beginLane(row *laneRow) {
 }
 
 func (f *form) askResumeLane(row *laneRow) error {
-	for _, s := range row.Standings {
+	for _, s := range row.States {
 		if s.Code == control.BlockLanePaused && s.Note != "" {
-			f.tell("endpoint.pause.reason", s.Note)
+			f.addFacts("endpoint.pause.reason", s.Note)
 		}
 	}
 	return nil
@@ -209,7 +210,7 @@ func (f *form) askResumeLane(row *laneRow) error {
 
 func (f *form) askLimitLane(row *laneRow) error {
 	if row.EndpointFullID != "" {
-		f.Says = append(f.Says, f.T("lanes.limits.endpoint"))
+		f.Effects = append(f.Effects, f.T("lanes.limits.endpoint"))
 	}
 	texts := map[string]string{"concurrency": "", "rate": row.Rate.String()}
 	if row.Limit > 0 {
@@ -223,8 +224,7 @@ func (f *form) askLimitLane(row *laneRow) error {
 	return nil
 }
 
-// limitLane sets the bounds that differ from what the form has shown: a field that was emptied takes a bound
-// away.
+// limitLane sets the limits that differ from their rendered values. An empty field removes a limit.
 func (u *UI) limitLane(r *request, key string) error {
 	var (
 		wrong store.InvalidError
@@ -256,6 +256,6 @@ func (u *UI) limitLane(r *request, key string) error {
 	if len(wrong.Fields) > 0 {
 		return &wrong
 	}
-	_, err = u.Engine.SetLane(r.ctx, r.who.Project, key, limit, rate, r.by())
+	_, err = u.Engine.SetLane(r.ctx, r.caller.Project, key, limit, rate, r.by())
 	return err
 }

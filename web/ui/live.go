@@ -23,78 +23,77 @@ import (
 )
 
 const (
-	// maxViews is how many different pages are rendered again at a time, maxWatchers how many browsers look
-	// at them.
+	// maxViews bounds the distinct pages that a process rerenders, maxWatchers the browsers that watch them.
 	maxViews    = 64
 	maxWatchers = 512
-	// maxOwnWatchers is how many of the browsers look with one key, so that it leaves some for the others.
-	maxOwnWatchers = 20
-	// renderEvery is how often a page is rendered again at most; it is done less often where it takes long:
-	// no more than renderShare of the time is spent on one page.
+	// maxKeyWatchers bounds the watchers of one key, so that one key cannot use all of maxWatchers.
+	maxKeyWatchers = 20
+	// renderEvery is the minimum interval between renderings of a page. A slow page is rendered less often:
+	// its renderings take at most renderShare of the time.
 	renderEvery = time.Second
 	renderShare = 0.05
-	// watcherBuffer is how many events wait for a slow browser. One that lags behind is cut off: it comes
-	// back, and is told all.
+	// watcherBuffer is the number of events that can wait for a slow browser. When the buffer is full the
+	// stream ends. The browser reconnects and gets all regions.
 	watcherBuffer = 8
-	// renderTime bounds one rendering.
-	renderTime = 8 * time.Second
-	// retryEvery is how long after a rendering that failed the next one is.
+	// renderTimeout bounds one rendering.
+	renderTimeout = 8 * time.Second
+	// retryEvery is the wait after a failed rendering.
 	retryEvery = 3 * time.Second
 )
 
 var (
-	// errFull: as many pages are looked at as a process keeps up to date.
+	// errFull reports that the process has maxViews pages or maxWatchers watchers.
 	errFull = errors.New("too many pages are open")
-	// errOwnFull: as many pages are looked at with the key as one key may.
-	errOwnFull = errors.New("too many pages are open with the key")
-	// errPanic: a page panicked, which was logged.
+	// errKeyFull reports that the key has maxKeyWatchers watchers.
+	errKeyFull = errors.New("too many pages are open with the key")
+	// errPanic reports that a page has panicked. renderOnce has logged the panic.
 	errPanic = errors.New("the page panicked")
 )
 
-// A region of a page, as an event carries it.
+// A region is a region of a page in an event.
 type region struct {
 	Region string `json:"region"`
 	HTML   string `json:"html"`
 }
 
-// A hub keeps the pages up to date that somebody has open. Each page is rendered once for all who look at the
-// same, in the same language and zone and with the same key, and what has changed of it goes to them as one
-// event.
+// A hub keeps open pages up to date. It rerenders a page once for all browsers that show the same URL with
+// the same key, project, language and time zone. It sends the changed regions to all of them as one event.
 type hub struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
 	closed bool
 	views  map[string]*view
-	// watchers counts those of all views.
+	// watchers counts the watchers of all views.
 	watchers int
 	running  sync.WaitGroup
 }
 
 func newHub(log *slog.Logger) *hub { return &hub{log: log, views: make(map[string]*view)} }
 
-// A view is one page that somebody has open.
+// A view is one open page with its watchers.
 type view struct {
 	hub *hub
 	key string
-	// owner is the key that looks, by its hash. page is the path, for the log.
+	// owner is the hash of the viewer's key. page is the path, for the log.
 	owner, page string
 	render      func(ctx context.Context) (map[string]string, error)
 	stop        context.CancelFunc
-	// watchers and last are guarded by the hub's mutex. last is what the regions are, once they were
-	// rendered.
+	// watchers and last are guarded by the hub's mutex. last has the regions of the last successful
+	// rendering.
 	watchers map[*watcher]bool
 	last     map[string]string
 }
 
-// A watcher is one browser. events carries what is to be written, and is closed when there is no more; then
-// over says whether the page should be loaded anew.
+// A watcher is one browser. events carries the events to write; the hub closes it at the end of the stream.
+// reload is set before the close. It says whether the browser must reload the page.
 type watcher struct {
 	events chan []byte
-	over   bool
+	reload bool
 }
 
-// watch has a page kept up to date until the returned function is called.
+// watch adds a watcher to the view with the key, and starts the view if it is the first. The caller must call
+// the returned function when the browser has gone. watch returns errFull or errKeyFull beyond the bounds.
 func (h *hub) watch(
 	owner, page, key string, render func(ctx context.Context) (map[string]string, error),
 ) (*watcher, func(), error) {
@@ -104,8 +103,8 @@ func (h *hub) watch(
 	if h.closed || h.watchers >= maxWatchers || v == nil && len(h.views) >= maxViews {
 		return nil, nil, errFull
 	}
-	if h.watchersOf(owner) >= maxOwnWatchers {
-		return nil, nil, errOwnFull
+	if h.watchersOf(owner) >= maxKeyWatchers {
+		return nil, nil, errKeyFull
 	}
 	w := &watcher{events: make(chan []byte, watcherBuffer)}
 	if v == nil {
@@ -124,7 +123,7 @@ func (h *hub) watch(
 	return w, func() { h.leave(v, w) }, nil
 }
 
-// watchersOf counts the watchers of a key. The mutex is held.
+// watchersOf counts the watchers of a key. The caller holds h.mu.
 func (h *hub) watchersOf(owner string) (n int) {
 	for _, v := range h.views {
 		if v.owner == owner {
@@ -134,7 +133,7 @@ func (h *hub) watchersOf(owner string) (n int) {
 	return n
 }
 
-// leave takes a watcher away, and its view with the last one.
+// leave removes a watcher. It stops the view of the last watcher. It may be called twice.
 func (h *hub) leave(v *view, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +144,7 @@ func (h *hub) leave(v *view, w *watcher) {
 	}
 }
 
-// drop ends a watcher. The mutex is held.
+// drop removes a watcher and ends its stream, once. The caller holds h.mu.
 func (h *hub) drop(v *view, w *watcher) {
 	if v.watchers[w] {
 		delete(v.watchers, w)
@@ -154,7 +153,7 @@ func (h *hub) drop(v *view, w *watcher) {
 	}
 }
 
-// close ends all streams, and returns when nothing is rendered any more.
+// close ends all streams and waits for the goroutines of all views.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -169,13 +168,14 @@ func (h *hub) close() {
 	h.running.Wait()
 }
 
-// run renders the page again and again until its last watcher leaves.
+// run is the goroutine of a view. It rerenders the page until the last watcher has left, the session has
+// ended or the page has panicked.
 func (v *view) run(ctx context.Context) {
 	seed := maphash.MakeSeed()
 	hashes := make(map[string]uint64)
 	for {
 		began := time.Now()
-		now, err := v.once(ctx)
+		now, err := v.renderOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -184,8 +184,8 @@ func (v *view) run(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			v.hub.log.Debug("page not rendered again", "page", v.page, "error", err)
-			v.tell(nil, nil, []byte("event: stale\ndata: {}\n\n"))
+			v.hub.log.Debug("live page not rendered", "page", v.page, "error", err)
+			v.broadcast(nil, nil, []byte("event: stale\ndata: {}\n\n"))
 		} else {
 			changed := make(map[string]string)
 			for name, html := range now {
@@ -193,7 +193,7 @@ func (v *view) run(ctx context.Context) {
 					hashes[name], changed[name] = h, html
 				}
 			}
-			v.tell(now, changed, nil)
+			v.broadcast(now, changed, nil)
 		}
 		pause := max(renderEvery, time.Duration(float64(time.Since(began))/renderShare))
 		if err != nil {
@@ -209,21 +209,23 @@ func (v *view) run(ctx context.Context) {
 	}
 }
 
-// once renders the page. A panic becomes an error: no request is around it, so that it would end the process.
-func (v *view) once(ctx context.Context) (now map[string]string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, renderTime)
+// renderOnce renders the page. It returns errPanic for a panic: outside a request no middleware recovers it,
+// and the process would end.
+func (v *view) renderOnce(ctx context.Context) (now map[string]string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, renderTimeout)
 	defer cancel()
 	defer func() {
 		if thrown := recover(); thrown != nil {
-			v.hub.log.Error("a live page panicked",
-				"page", v.page, "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
+			v.hub.log.Error("live page panicked", "page", v.page, "panic", fmt.Sprint(thrown), "stack",
+				string(debug.Stack()))
 			err = errPanic
 		}
 	}()
 	return v.render(ctx)
 }
 
-// timeless leaves out how long ago things were, which each browser counts on by itself.
+// timeless removes the relative times. They change with each rendering, and the browser's script updates
+// them.
 func timeless(html string) string {
 	var out strings.Builder
 	for {
@@ -239,9 +241,9 @@ func timeless(html string) string {
 	}
 }
 
-// tell sends what has changed, rendered once, to all who look; where nothing has, a beat by which they know
-// that the stream is alive.
-func (v *view) tell(now, changed map[string]string, instead []byte) {
+// broadcast sends an event to all watchers: instead if it is not nil, else the changed regions. Without
+// changes that event is a heartbeat. It drops watchers whose buffer is full. now, if not nil, becomes v.last.
+func (v *view) broadcast(now, changed map[string]string, instead []byte) {
 	message := instead
 	if message == nil {
 		message = event(changed)
@@ -260,12 +262,13 @@ func (v *view) tell(now, changed map[string]string, instead []byte) {
 	}
 }
 
-// end ends the streams of all who look. over has them load the page anew: their session has ended.
-func (v *view) end(over bool) {
+// end ends the streams of all watchers and the view. reload makes the browsers reload the page, which then
+// shows the sign-in.
+func (v *view) end(reload bool) {
 	v.hub.mu.Lock()
 	defer v.hub.mu.Unlock()
 	for w := range v.watchers {
-		w.over = over
+		w.reload = reload
 		v.hub.drop(v, w)
 	}
 	if v.hub.views[v.key] == v {
@@ -274,7 +277,7 @@ func (v *view) end(over bool) {
 	v.stop()
 }
 
-// event writes regions as one event of a stream.
+// event formats regions as a server-sent event.
 func event(regions map[string]string) []byte {
 	list := make([]region, 0, len(regions))
 	for _, name := range slices.Sorted(maps.Keys(regions)) {
@@ -282,22 +285,23 @@ func event(regions map[string]string) []byte {
 	}
 	var out bytes.Buffer
 	out.WriteString("event: regions\ndata: ")
-	encoder := json.NewEncoder(&out) // which ends with the one line end that JSON has here
+	encoder := json.NewEncoder(&out) // writes one line with its line end
 	if err := encoder.Encode(list); err != nil {
-		panic(err) // texts can always be encoded
+		panic(err) // strings always encode
 	}
 	out.WriteString("\n")
 	return out.Bytes()
 }
 
 const (
-	// writeTime bounds each write of a stream, in place of the server's bound on the whole answer.
-	writeTime = 10 * time.Second
-	// sessionEvery is how often a stream looks whether its session goes on.
-	sessionEvery = 15 * time.Second
+	// writeTimeout bounds each write of a stream. It replaces the server's bound on the whole response.
+	writeTimeout = 10 * time.Second
+	// sessionCheckEvery is how often a stream checks its session.
+	sessionCheckEvery = 15 * time.Second
 )
 
-// stream is GET /ui/live?page=PATH: what changes of a page while it is open, as server-sent events.
+// stream is GET /ui/live?page=PATH: the changes of an open page as server-sent events. It needs the same
+// session and scope as the page.
 func (u *UI) stream(c *gin.Context) {
 	u.protect(c.Writer.Header())
 	ctx, err := u.loadSession(c.Request.Context(), c.Request)
@@ -326,22 +330,22 @@ func (u *UI) stream(c *gin.Context) {
 	case !ok || !route.live:
 		c.Status(http.StatusNotFound)
 		return
-	case !r.who.Allows(route.Scope):
+	case !r.caller.Allows(route.Scope):
 		u.reload(c, r)
 		return
 	}
-	again := request{
+	live := request{
 		http: nil, url: page, params: params, lang: r.lang, zone: r.zone, theme: r.theme, live: true,
 		id: "live",
 	}
-	hash, project := u.sessions.GetString(ctx, sessionKey), r.who.Project
+	hash, project := u.sessions.GetString(ctx, sessionKey), r.caller.Project
 	key := strings.Join([]string{hash, project, r.lang.code, r.zone.name, page.RequestURI()}, " ")
 	w, leave, err := u.hub.watch(hash, page.Path, key, func(ctx context.Context) (map[string]string, error) {
-		return u.renderAgain(ctx, again, route, hash, project)
+		return u.rerender(ctx, live, route, hash, project)
 	})
 	if err != nil {
 		status := http.StatusServiceUnavailable
-		if errors.Is(err, errOwnFull) {
+		if errors.Is(err, errKeyFull) {
 			status = http.StatusTooManyRequests
 		}
 		c.Header("Retry-After", "30")
@@ -352,21 +356,23 @@ func (u *UI) stream(c *gin.Context) {
 	u.follow(c, r, w)
 }
 
-// renderAgain renders a page and returns its regions.
-func (u *UI) renderAgain(ctx context.Context, r request, route Route, hash,
-	project string) (map[string]string, error) {
-	who, err := u.holder(ctx, hash, project)
+// rerender renders a page and returns its regions. It checks the key and its scope each time, as a request
+// does. It returns errSignIn if the browser must reload the page.
+func (u *UI) rerender(
+	ctx context.Context, r request, route Route, hash, project string,
+) (map[string]string, error) {
+	who, err := u.callerByHash(ctx, hash, project)
 	if err != nil {
 		return nil, err
 	}
 	if !who.Allows(route.Scope) {
 		return nil, errSignIn
 	}
-	r.ctx, r.who, r.now = ctx, who, u.now()
+	r.ctx, r.caller, r.now = ctx, who, u.now()
 	a, err := route.handler(&r)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, errSignIn // it is gone: the page must say so
+		return nil, errSignIn // the object is gone; the reloaded page says so
 	case err != nil:
 		return nil, err
 	case a.template == "":
@@ -382,8 +388,8 @@ func (u *UI) renderAgain(ctx context.Context, r request, route Route, hash,
 	return regions(string(body)), nil
 }
 
-// reload answers a page that may not be looked at any more. A refusal would say nothing to it, and it would
-// try again for ever.
+// reload makes the browser reload a page that it may no longer see. After an error status the browser would
+// retry the stream forever.
 func (u *UI) reload(c *gin.Context, r *request) {
 	beginStream(c.Writer.Header())
 	if _, err := c.Writer.WriteString(reloadEvent); err != nil {
@@ -391,28 +397,28 @@ func (u *UI) reload(c *gin.Context, r *request) {
 	}
 }
 
-// reloadEvent has the page loaded anew.
+// reloadEvent makes the browser reload the page.
 const reloadEvent = "event: reload\ndata: {}\n\n"
 
-// beginStream says that what follows is a stream, which no proxy may hold back.
+// beginStream sets the headers of a stream. X-Accel-Buffering keeps proxies from buffering it.
 func beginStream(h http.Header) {
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// follow writes a watcher's events until it ends, the browser goes, or the session ends.
+// follow writes the events of a watcher until the hub ends it, the browser disconnects, or the session ends.
+// It checks the session itself, so a slow rendering does not delay the end of a revoked key's stream.
 func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 	beginStream(c.Writer.Header())
 	c.Writer.WriteHeader(http.StatusOK)
 	rc := http.NewResponseController(c.Writer)
-	// When the read deadline passes net/http ends the request's context, even if there is nothing more to
-	// read.
+	// net/http cancels the request's context when the read deadline passes, even if nothing is left to read.
 	if err := rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return
 	}
 	write := func(event []byte) bool {
-		if err := rc.SetWriteDeadline(time.Now().Add(writeTime)); err != nil &&
+		if err := rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
 			!errors.Is(err, http.ErrNotSupported) {
 			return false
 		}
@@ -422,7 +428,7 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 	if !write([]byte("retry: 2000\n\n")) {
 		return
 	}
-	check := time.NewTicker(sessionEvery)
+	check := time.NewTicker(sessionCheckEvery)
 	defer check.Stop()
 	for {
 		select {
@@ -430,7 +436,7 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 			return
 		case event, more := <-w.events:
 			if !more {
-				if w.over {
+				if w.reload {
 					write([]byte(reloadEvent))
 				}
 				return
@@ -447,10 +453,10 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 	}
 }
 
-// sessionEnded says whether the session that a stream belongs to is no more, or its key. While SQL is away it
+// sessionEnded reports whether the session of a stream, or its key, has ended. While SQL fails the stream
 // goes on.
 func (u *UI) sessionEnded(r *request) bool {
-	ctx, cancel := context.WithTimeout(r.http.Context(), sessionTime)
+	ctx, cancel := context.WithTimeout(r.http.Context(), sessionTimeout)
 	defer cancel()
 	ctx, err := u.loadSession(ctx, r.http)
 	if err != nil {
@@ -461,6 +467,6 @@ func (u *UI) sessionEnded(r *request) bool {
 	if text == "" || time.Since(seen) > u.IdleTimeout {
 		return true
 	}
-	_, err = u.holder(ctx, text, "")
+	_, err = u.callerByHash(ctx, text, "")
 	return errors.Is(err, errSignIn)
 }

@@ -292,8 +292,8 @@ func TestARevokedKeyEndsASlowStream(t *testing.T) {
 	w := newWorld()
 	b := open(t, w)
 	b.signIn("reader")
-	if sessionEvery > time.Minute {
-		t.Errorf("streams look every %s", sessionEvery)
+	if sessionCheckEvery > time.Minute {
+		t.Errorf("streams look every %s", sessionCheckEvery)
 	}
 	req := httptest.NewRequest(http.MethodGet, "/ui/live", nil)
 	req.AddCookie(&http.Cookie{Name: sessionCookie, Value: b.cookies[sessionCookie]})

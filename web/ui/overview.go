@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// topLanes is how many lanes the page shows, newestShown how many callbacks.
-	topLanes, newestShown = 8, 8
-	// dueTooLong is how overdue the oldest callback is when the page shows it as a warning.
-	dueTooLong = 5 * time.Second
+	// topLanes is how many lanes the page shows, newestCallbacks how many callbacks.
+	topLanes, newestCallbacks = 8, 8
+	// overdueAfter is how overdue the oldest callback is when the page shows it as a warning.
+	overdueAfter = 5 * time.Second
 )
 
 // overviewPage is how things stand.
@@ -44,16 +44,16 @@ type overviewPage struct {
 }
 
 // overview is GET /ui/.
-func (u *UI) overview(r *request) (*answer, error) {
+func (u *UI) overview(r *request) (*response, error) {
 	p := &overviewPage{base: u.base(r, "overview", "overview.title")}
 	for _, fill := range []func(*request, *overviewPage) error{
-		u.fillRates, u.fillCharts, u.fillBacklog, u.fillNewest,
+		u.readRates, u.drawCharts, u.readBacklog, u.readNewest,
 	} {
 		if err := fill(r, p); err != nil {
 			return nil, err
 		}
 	}
-	if r.who.Root() { // the processes and the index are those of all projects
+	if r.caller.Root() { // the processes and the index are those of all projects
 		var err error
 		p.installation, err = u.installation(r)
 		if err != nil {
@@ -63,11 +63,11 @@ func (u *UI) overview(r *request) (*answer, error) {
 	return show("overview", p)
 }
 
-// fillRates says what happens at this moment.
-func (u *UI) fillRates(r *request, p *overviewPage) error {
+// readRates says what happens at this moment.
+func (u *UI) readRates(r *request, p *overviewPage) error {
 	const span = store.Minute
 	begin := span.Begin(r.now) - span.Milliseconds()
-	recent, err := u.Store.Activity(r.ctx, r.who.Project, 0, span, begin-58*span.Milliseconds(), r.now+1)
+	recent, err := u.Store.Activity(r.ctx, r.caller.Project, 0, span, begin-58*span.Milliseconds(), r.now+1)
 	if err != nil {
 		return err
 	}
@@ -93,21 +93,21 @@ func share(part, whole int64) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// fillBacklog says what waits, since when, and what holds it.
-func (u *UI) fillBacklog(r *request, p *overviewPage) error {
+// readBacklog says what waits, since when, and what holds it.
+func (u *UI) readBacklog(r *request, p *overviewPage) error {
 	var err error
-	p.Due, err = u.Store.DueNow(r.ctx, r.who.Project, r.now)
+	p.Due, err = u.Store.DueNow(r.ctx, r.caller.Project, r.now)
 	if err != nil {
 		return err
 	}
-	p.Late = p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > dueTooLong.Milliseconds()
-	counts, err := u.Store.Counts(r.ctx, r.who.Project)
+	p.Late = p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > overdueAfter.Milliseconds()
+	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
 	if err != nil {
 		return err
 	}
 	p.Dead, p.Open = counts.States[store.Dead], counts.States[store.Scheduled]
 	p.Tiers = p.tiersChart(counts.Tiers)
-	hours, err := u.Store.DueHours(r.ctx, r.who.Project, store.Hour.Begin(r.now),
+	hours, err := u.Store.DueHours(r.ctx, r.caller.Project, store.Hour.Begin(r.now),
 		r.now+dueHours*store.Hour.Milliseconds())
 	if err != nil {
 		return err
@@ -137,8 +137,8 @@ func dueOr(due, now int64) int64 {
 	return due
 }
 
-func (u *UI) fillNewest(r *request, p *overviewPage) error {
-	newest, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Now: r.now, Limit: newestShown})
+func (u *UI) readNewest(r *request, p *overviewPage) error {
+	newest, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Now: r.now, Limit: newestCallbacks})
 	p.Newest = newRows(newest.Callbacks, r.now)
 	return err
 }
@@ -162,8 +162,8 @@ func rangeOf(name string) timeRange {
 // dueHours is how far ahead the chart of what is due goes.
 const dueHours = 24
 
-// fillCharts draws what happened.
-func (u *UI) fillCharts(r *request, p *overviewPage) error {
+// drawCharts draws what happened.
+func (u *UI) drawCharts(r *request, p *overviewPage) error {
 	chosen := rangeOf(r.query("range"))
 	for _, each := range timeRanges {
 		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name),
@@ -171,7 +171,7 @@ func (u *UI) fillCharts(r *request, p *overviewPage) error {
 	}
 	length := chosen.span.Milliseconds()
 	from := chosen.span.Begin(r.now) - (chosen.n-1)*length
-	rows, err := u.Store.Activity(r.ctx, r.who.Project, 0, chosen.span, from, r.now+1)
+	rows, err := u.Store.Activity(r.ctx, r.caller.Project, 0, chosen.span, from, r.now+1)
 	if err != nil {
 		return err
 	}

@@ -8,26 +8,26 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// polls is GET /ui/polls: the callbacks that are polls.
-func (u *UI) polls(r *request) (*answer, error) {
+// polls is GET /ui/polls: the list of callbacks of the kind poll.
+func (u *UI) polls(r *request) (*response, error) {
 	return u.listCallbacks(r, "polls", store.Poll)
 }
 
-// A pollPart is what a poll has beside its callback.
+// A pollPart is the part of a callback's page that only polls have.
 type pollPart struct {
 	control.PollView
 	CanResolve bool
 }
 
 func (u *UI) pollOf(r *request, p *callbackPage) (*pollPart, error) {
-	view, err := u.Engine.Poll(r.ctx, r.who.Project, p.ID)
+	view, err := u.Engine.Poll(r.ctx, r.caller.Project, p.ID)
 	return &pollPart{view, !p.Callback.State.Terminal() && p.Can(string(store.ScopeSend))}, err
 }
 
-// Indented writes JSON over several lines.
+// Indented formats JSON with indentation.
 func (b *base) Indented(text store.JSONText) string { return indented(string(text)) }
 
-// indented writes JSON over several lines; what is not JSON, as it is.
+// indented formats JSON with indentation. It returns a text that is not JSON unchanged.
 func indented(text string) string {
 	if text == "" {
 		return ""

@@ -15,7 +15,7 @@ import (
 func (u *UI) redriveActs() []Route {
 	set := func(to store.RedriveState) func(*request, string) error {
 		return func(r *request, id string) error {
-			_, err := u.Engine.SetRedrive(r.ctx, r.who.Project, id, to, r.by())
+			_, err := u.Engine.SetRedrive(r.ctx, r.caller.Project, id, to, r.by())
 			return err
 		}
 	}
@@ -32,16 +32,16 @@ func (u *UI) redriveActs() []Route {
 // beginRedrive says which redrive a form is about.
 func (f *form) beginRedrive(of store.Redrive) {
 	row := newRedriveRow(&f.base, &of)
-	f.tell("column.id", row.FullID)
+	f.addFacts("column.id", row.FullID)
 	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())},
 		fact{Name: f.T("column.state"), Value: f.T(row.Label())})
-	f.tell("redrives.left", f.N(of.Matched-of.Done-of.Failed))
+	f.addFacts("redrives.left", f.N(of.Matched-of.Done-of.Failed))
 }
 
 const (
-	// countMost is how far callbacks are counted before an act on all of them, and countTime how long.
-	countMost = 10_000
-	countTime = 3 * time.Second
+	// countMost is how far callbacks are counted before an act on all of them, and countTimeout how long.
+	countMost    = 10_000
+	countTimeout = 3 * time.Second
 	// carefulRate is suggested: a receiver that has just come back is not to be run over.
 	carefulRate = "100/s"
 )
@@ -147,10 +147,10 @@ func (u *UI) countBulk(r *request, b *bulk) (tally, error) {
 // count counts what a redrive would change. Where that takes too long as a whole, or a page of it, what it
 // would do is asked for without a number.
 func (u *UI) count(r *request, q control.RedriveRequest) (t tally, err error) {
-	ctx, cancel := context.WithTimeout(r.ctx, countTime)
+	ctx, cancel := context.WithTimeout(r.ctx, countTimeout)
 	defer cancel()
-	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.who.Project, q)
-	if err != nil && (r.tookTooLong(ctx) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil) {
+	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.caller.Project, q)
+	if err != nil && (r.timedOut(ctx) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil) {
 		return tally{unknown: true}, nil
 	}
 	return t, err
@@ -183,13 +183,13 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	f.Back = r.back(list)
 	f.Hidden = []named{{"action", name}, {"filter", b.filter.query()}}
 	f.Submit, f.PreviewSubmit = f.T("redrives.submit."+name), f.T("redrives.recount")
-	f.Facts = append(b.filter.says(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"),
+	f.Facts = append(b.filter.conditions(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"),
 		Link: list})
 	rate, ladder := r.value("rate"), store.Ladder(r.value("ladder"))
 	if r.form == nil {
 		rate = carefulRate
 	}
-	f.sayBulk(b, t, rate, ladder)
+	f.describeBulk(b, t, rate, ladder)
 	switch b.action {
 	case store.RedriveRetry:
 		x := f.ask("ladder", choiceField, "redrives.ladder")
@@ -210,10 +210,10 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	return f, nil
 }
 
-// sayBulk names what will happen to how many, and what of it may surprise.
-func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
+// describeBulk names what will happen to how many, and what of it may surprise.
+func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 	if t.n == 0 && !t.unknown {
-		f.Says = []string{f.T("redrives.nothing")}
+		f.Effects = []string{f.T("redrives.nothing")}
 		return
 	}
 	name := string(b.action)
@@ -225,16 +225,16 @@ func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 	if asked, err := store.ParseRate(rate); err == nil || rate == "" {
 		pace, per = asked, f.rate(asked)
 	}
-	f.Says = []string{f.T("redrives.says."+name, "what", t.what(&f.base), "rate", per)}
+	f.Effects = []string{f.T("redrives.says."+name, "what", t.what(&f.base), "rate", per)}
 	if d := f.takes(t.n, pace); d != "" && t.more {
-		f.Says = append(f.Says, f.T("redrives.takes.more", "d", d))
+		f.Effects = append(f.Effects, f.T("redrives.takes.more", "d", d))
 	} else if d != "" {
-		f.Says = append(f.Says, f.T("redrives.takes", "d", d))
+		f.Effects = append(f.Effects, f.T("redrives.takes", "d", d))
 	}
-	f.Says = append(f.Says, f.T("redrives.snapshot"))
+	f.Effects = append(f.Effects, f.T("redrives.snapshot"))
 	for _, warning := range []struct {
-		key  string
-		hold bool
+		key     string
+		applies bool
 	}{
 		{"redrives.uncounted", t.unknown},
 		{"redrives.warn.oneaddress", b.action == store.RedriveSetURL && b.filter.EndpointID == "" &&
@@ -246,13 +246,13 @@ func (f *form) sayBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 		{"redrives.warn.final", (b.action == store.RedriveReschedule || b.action == store.RedriveSetURL) &&
 			b.has(store.Succeeded, store.Canceled)},
 	} {
-		if warning.hold {
+		if warning.applies {
 			f.Warnings = append(f.Warnings, f.T(warning.key))
 		}
 	}
 }
 
-func (u *UI) newRedrive(r *request) (*answer, error) {
+func (u *UI) newRedrive(r *request) (*response, error) {
 	b, err := u.bulkOf(r)
 	if err != nil {
 		return nil, err
@@ -264,16 +264,16 @@ func (u *UI) newRedrive(r *request) (*answer, error) {
 	if r.value("preview") != "" {
 		return u.recount(r, q)
 	}
-	of, err := u.Engine.Redrive(r.ctx, r.who.Project, q, r.by())
+	of, err := u.Engine.Redrive(r.ctx, r.caller.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return u.went(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
+	return u.redirectDone(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
 }
 
 // recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at
 // its fields.
-func (u *UI) recount(r *request, q control.RedriveRequest) (*answer, error) {
+func (u *UI) recount(r *request, q control.RedriveRequest) (*response, error) {
 	q.Most = 1 // it is judged here, and counted for the form
 	if _, err := u.count(r, q); err != nil {
 		return nil, err
@@ -282,5 +282,5 @@ func (u *UI) recount(r *request, q control.RedriveRequest) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preview(f, f.T("redrives.recounted", "at", f.Absolute(r.now), "says", f.Says[0]))
+	return preview(f, f.T("redrives.recounted", "at", f.Absolute(r.now), "says", f.Effects[0]))
 }

@@ -34,18 +34,18 @@ type redriveRow struct {
 
 // Bounds of what a list shows of a filter; the redrive's own page has all of it.
 const (
-	shownConditions = 3
-	shownCondition  = 60
+	maxConditions = 3
+	maxCondition  = 60
 )
 
 // redrives is GET /ui/redrives.
-func (u *UI) redrives(r *request) (*answer, error) {
+func (u *UI) redrives(r *request) (*response, error) {
 	p := &redrivesPage{base: u.base(r, "redrives", "redrives.title")}
 	after := ""
 	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		after, p.First = c.ID, p.With()
 	}
-	found, err := u.Store.Redrives(r.ctx, r.who.Project, after, pageSize+1)
+	found, err := u.Store.Redrives(r.ctx, r.caller.Project, after, pageSize+1)
 	if err != nil {
 		return nil, err
 	}
@@ -57,12 +57,12 @@ func (u *UI) redrives(r *request) (*answer, error) {
 		row := newRedriveRow(&p.base, &found[i])
 		row.Bar = p.bar(&row.Redrive)
 		if f, ok := filterOf(r, &row.Redrive); ok {
-			row.Conditions = f.says(&p.base)
+			row.Conditions = f.conditions(&p.base)
 		}
-		row.Unsaid = max(len(row.Conditions)-shownConditions, 0)
+		row.Unsaid = max(len(row.Conditions)-maxConditions, 0)
 		row.Conditions = row.Conditions[:len(row.Conditions)-row.Unsaid]
 		for j := range row.Conditions {
-			if short, isShort := cut(row.Conditions[j].Value, shownCondition); isShort {
+			if short, isShort := cut(row.Conditions[j].Value, maxCondition); isShort {
 				row.Conditions[j].Value = short + "…"
 			}
 		}
@@ -108,20 +108,20 @@ func (b *base) bar(of *store.Redrive) template.HTML {
 	}.HTML()
 }
 
-// ownRate is the rate, in callbacks a second, at which the engine does redrives that ask for none.
-const ownRate = 1000
+// defaultRate is the rate, in callbacks a second, at which the engine does redrives that ask for none.
+const defaultRate = 1000
 
-// paceOf is the rate at which a redrive is done.
-func paceOf(asked store.Rate) store.Rate {
+// effectiveRate is the rate at which a redrive is done.
+func effectiveRate(asked store.Rate) store.Rate {
 	if asked.Count <= 0 {
-		return store.Rate{Count: ownRate, Per: time.Second}
+		return store.Rate{Count: defaultRate, Per: time.Second}
 	}
 	return asked
 }
 
 // rate says how often a redrive does something.
 func (b *base) rate(asked store.Rate) string {
-	of := paceOf(asked)
+	of := effectiveRate(asked)
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h",
 		24 * time.Hour: "d"}[of.Per]
 	if unit == "" {
@@ -140,8 +140,8 @@ type redrivePage struct {
 	Left  int64
 	Takes string
 	// Asked is what it was told, Conditions its filter. Shown is the filter where it cannot be read.
-	Asked []fact
-	Shown string
+	Asked     []fact
+	RawFilter string
 	// All lists what the filter picks now.
 	All   string
 	Audit []store.AuditEntry
@@ -149,16 +149,16 @@ type redrivePage struct {
 	CanPause, CanResume, CanCancel bool
 }
 
-// shownOwnAudit is how many entries of the audit a page of one thing shows.
-const shownOwnAudit = 20
+// maxObjectAudit is how many entries of the audit a page of one thing shows.
+const maxObjectAudit = 20
 
 // redrive is GET /ui/redrives/{id}.
-func (u *UI) redrive(r *request) (*answer, error) {
+func (u *UI) redrive(r *request) (*response, error) {
 	of, err := load(r, store.RedrivePrefix, u.Store.Redrive)
 	if err != nil {
 		return nil, err
 	}
-	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: of.ID, Limit: shownOwnAudit})
+	audit, err := u.Store.Audit(r.ctx, r.caller.Project, store.AuditFilter{Object: of.ID, Limit: maxObjectAudit})
 	if err != nil {
 		return nil, err
 	}
@@ -171,10 +171,10 @@ func (u *UI) redrive(r *request) (*answer, error) {
 	}
 	p.Asked = p.asked(&of)
 	if f, ok := filterOf(r, &of); ok {
-		p.Conditions = f.says(&p.base)
+		p.Conditions = f.conditions(&p.base)
 		p.All = Root + "/callbacks?" + f.query()
 	} else {
-		p.Shown = indented(string(of.Shown))
+		p.RawFilter = indented(string(of.Shown))
 	}
 	if p.Can(string(store.ScopeOperate)) && of.Open() {
 		p.CanCancel = true
@@ -187,7 +187,7 @@ func (u *UI) redrive(r *request) (*answer, error) {
 // takes says how long so many take at a rate; empty: no time worth speaking of.
 func (b *base) takes(n int64, asked store.Rate) string {
 	const longest = 1000 * 24 * time.Hour
-	every := paceOf(asked).Every()
+	every := effectiveRate(asked).Every()
 	if n <= 0 || every > 0 && n > int64(longest/every) {
 		return ""
 	}

@@ -22,13 +22,13 @@ import (
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are the sets by the name of the page: what all pages share, and the page's own file.
+// templates are the template sets by page name. A set is the shared files and the page's own file.
 type templates map[string]*template.Template
 
-// shared are the files of every set.
+// shared are the files of every template set.
 var shared = [...]string{"layout.html", "parts.html"}
 
-// readTemplates parses every set.
+// readTemplates parses every template set. Each page must define the template "main".
 func readTemplates(from fs.FS) (templates, error) {
 	common := template.New("").Option("missingkey=error").Funcs(template.FuncMap{
 		"of": func(page framed, it any) item { return item{page.frame(), it} },
@@ -53,7 +53,7 @@ func readTemplates(from fs.FS) (templates, error) {
 			_, err = set.ParseFS(from, file)
 		}
 		if err == nil && set.Lookup("main") == nil {
-			err = errors.New("it defines no main")
+			err = errors.New(`template "main" is not defined`)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parse %s: %w", file, err)
@@ -63,17 +63,17 @@ func readTemplates(from fs.FS) (templates, error) {
 	return all, nil
 }
 
-// An item is one thing with the page around it, for a template that several pages use.
+// An item is one value with the page that contains it, for a template that several pages share.
 type item struct {
 	*base
 	It any
 }
 
-// render fills a template with a page.
+// render executes the template of a page.
 func (u *UI) render(name string, page framed) ([]byte, error) {
 	set, ok := u.templates[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no template %q", name)
+		return nil, fmt.Errorf("render %s: no such template", name)
 	}
 	var out bytes.Buffer
 	if err := set.ExecuteTemplate(&out, "layout.html", page); err != nil {
@@ -82,19 +82,20 @@ func (u *UI) render(name string, page framed) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// reply writes an answer. What cannot be rendered becomes a page that says so; nothing was written before.
-func (u *UI) reply(c *gin.Context, r *request, a *answer) {
+// reply writes a response. If the page cannot be rendered, reply writes an error page instead, or plain text
+// if that fails too. It writes nothing before the rendering has succeeded.
+func (u *UI) reply(c *gin.Context, r *request, a *response) {
 	body, err := u.body(r, a)
 	if err != nil {
-		a = u.trouble(r, err)
+		a = u.errorResponse(r, err)
 		body, err = u.body(r, a)
 		if err != nil {
-			u.Logger.Error("page failed", "request_id", r.id, "error", err)
-			a, body = &answer{status: http.StatusInternalServerError}, []byte(r.lang.text("error.plain"))
+			u.Logger.Error("error page failed", "request_id", r.id, "error", err)
+			a, body = &response{status: http.StatusInternalServerError}, []byte(r.lang.text("error.plain"))
 		}
 	}
 	if err := u.storeSession(r.ctx, c.Writer); err != nil {
-		u.Logger.Error("session not kept", "request_id", r.id, "error", err)
+		u.Logger.Error("session not stored", "request_id", r.id, "error", err)
 	}
 	for _, cookie := range a.cookies {
 		http.SetCookie(c.Writer, cookie)
@@ -107,7 +108,7 @@ func (u *UI) reply(c *gin.Context, r *request, a *answer) {
 	case a.to != "":
 		h.Set("Location", a.to)
 	case a.raw != nil:
-		// What receivers and senders wrote must never be taken for a page of ours.
+		// Texts of senders and receivers must never run as a page of this site.
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("Content-Disposition", `attachment; filename="`+a.file+`"`)
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
@@ -125,37 +126,39 @@ func (u *UI) reply(c *gin.Context, r *request, a *answer) {
 	}
 }
 
-// body is what an answer sends.
-func (u *UI) body(r *request, a *answer) ([]byte, error) {
+// body renders a response.
+func (u *UI) body(r *request, a *response) ([]byte, error) {
 	if a.template == "" {
 		return a.raw, nil
 	}
 	if _, asks := a.page.(*form); !asks {
-		a.page.frame().Flash = u.flashOf(r) // a form is often shown beside the page, which is to say it
+		// The script often loads a form into a dialog. The flash is for the next full page.
+		a.page.frame().Flash = u.popFlash(r)
 	}
-	if err := u.complete(r, a.page.frame(), r.route.live && a.status == http.StatusOK); err != nil &&
-		a.status < http.StatusInternalServerError {
+	live := r.route.live && a.status == http.StatusOK
+	// A page that reports a server error is rendered even if the frame cannot be read.
+	if err := u.complete(r, a.page.frame(), live); err != nil && a.status < http.StatusInternalServerError {
 		return nil, err
 	}
 	return u.render(a.template, a.page)
 }
 
-// troublePage says why there is no page.
-type troublePage struct {
+// problemPage is the error page.
+type problemPage struct {
 	base
 	Status int
-	// Say is what is wrong, Do what can be done about it; both are whole sentences.
-	Say, Do string
-	// Fields are what is wrong with the request.
+	// Message says what is wrong. Advice says what to do, or is empty. Both are full sentences.
+	Message, Advice string
+	// Fields are the invalid fields of the request.
 	Fields []client.FieldError
-	// RequestID finds the error in the log; empty: it is not there.
+	// RequestID finds the error in the log. It is empty if the error is not logged.
 	RequestID string
-	// Again is where to try again; empty: that is of no use.
-	Again string
+	// RetryLink retries the request. It is empty if a retry is useless.
+	RetryLink string
 }
 
-// trouble turns an error into a page, or into a way to the sign-in.
-func (u *UI) trouble(r *request, err error) *answer {
+// errorResponse turns a handler's error into a problem page. For errSignIn it redirects to the sign-in.
+func (u *UI) errorResponse(r *request, err error) *response {
 	if errors.Is(err, errSignIn) {
 		next := r.url.RequestURI()
 		if r.http.Method == http.MethodPost {
@@ -164,11 +167,13 @@ func (u *UI) trouble(r *request, err error) *answer {
 		a, _ := redirect(link("/sign-in", "next", next))
 		return a
 	}
-	status, p := u.troubleOf(r, err)
-	return &answer{status: status, template: "trouble", page: p}
+	status, p := u.problemPageOf(r, err)
+	return &response{status: status, template: "problem", page: p}
 }
 
-func (u *UI) troubleOf(r *request, err error) (int, *troublePage) {
+// problemPageOf returns the status and the page for an error. httperr.From maps the error; three errors of
+// this package have a code of their own.
+func (u *UI) problemPageOf(r *request, err error) (int, *problemPage) {
 	problem := httperr.From(err)
 	for _, own := range []struct {
 		err    error
@@ -176,30 +181,30 @@ func (u *UI) troubleOf(r *request, err error) (int, *troublePage) {
 		code   string
 	}{
 		{errForeign, http.StatusForbidden, "foreign"}, {errSwitched, http.StatusConflict, "switched"},
-		{errIndexAway, http.StatusServiceUnavailable, "index_away"},
+		{errIndexDown, http.StatusServiceUnavailable, "index_away"},
 	} {
 		if errors.Is(err, own.err) {
 			problem.Problem = client.Problem{Status: own.status, Code: own.code}
 		}
 	}
-	p := &troublePage{base: u.base(r, "", "trouble.title"), Status: problem.Status, Fields: problem.Errors}
-	p.Say = p.Or("trouble.", problem.Code)
-	if p.Say == problem.Code {
-		p.Say = problem.Detail
+	p := &problemPage{base: u.base(r, "", "trouble.title"), Status: problem.Status, Fields: problem.Errors}
+	p.Message = p.Or("trouble.", problem.Code)
+	if p.Message == problem.Code {
+		p.Message = problem.Detail
 	}
 	if key := "trouble." + problem.Code + ".do"; p.Has(key) {
-		p.Do = p.T(key)
+		p.Advice = p.T(key)
 	}
 	if errors.Is(err, errNotRoot) {
-		p.Say = p.T("trouble.root")
+		p.Message = p.T("trouble.root")
 	}
 	var lacks *scopeError
 	if errors.As(err, &lacks) {
-		p.Say = p.T("trouble.scope", "scope", string(lacks.scope))
+		p.Message = p.T("trouble.scope", "scope", string(lacks.scope))
 	}
 	if problem.Status >= http.StatusInternalServerError {
-		if r.http.Method == http.MethodGet {
-			p.Again = r.url.RequestURI()
+		if r.http.Method == http.MethodGet { // a retry of a POST could act twice
+			p.RetryLink = r.url.RequestURI()
 		}
 		if problem.Status == http.StatusInternalServerError {
 			p.RequestID = r.id

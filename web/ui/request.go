@@ -19,14 +19,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// maxForm is the most bytes of a form: a template of a schedule has a payload in it.
+// maxForm bounds the bytes of a form. The form of a schedule holds a template with a payload.
 const maxForm = 512 << 10
 
-// A request is one request of a viewer, or of a stream that renders a page for all who look at it.
+// A request is one request of a browser, or one rendering for the stream of a page.
 type request struct {
 	ctx    context.Context
-	http   *http.Request // nil for a stream's
-	who    query.Caller
+	http   *http.Request // nil for a stream
+	caller query.Caller
 	route  Route
 	url    *url.URL
 	params map[string]string
@@ -35,9 +35,9 @@ type request struct {
 	zone   zoneChoice
 	theme  string
 	now    int64
-	// live: the page is rendered again for those who have it open.
+	// live is true if the page is rerendered for a stream.
 	live bool
-	// id is the request's, for the log.
+	// id is the request id, for the log.
 	id string
 }
 
@@ -47,8 +47,8 @@ func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *reque
 		params: make(map[string]string, len(c.Params)), now: u.now(),
 		id: c.Writer.Header().Get(RequestIDHeader),
 	}
-	// the zero address is one, too, which all without one share
-	r.who.Address, _ = netip.ParseAddr(c.ClientIP())
+	// All clients without a known address share the zero address.
+	r.caller.Address, _ = netip.ParseAddr(c.ClientIP())
 	for _, p := range c.Params {
 		r.params[p.Key] = p.Value
 	}
@@ -58,7 +58,7 @@ func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *reque
 	return r
 }
 
-// cookie returns the value of a cookie of ours, or "".
+// cookie returns the value of a cookie by its name without prefix, or "".
 func (u *UI) cookie(r *http.Request, name string) string {
 	c, err := r.Cookie(u.cookieName(name))
 	if err != nil {
@@ -71,13 +71,14 @@ func (u *UI) cookie(r *http.Request, name string) string {
 	return value
 }
 
-// readForm reads the form that a browser has sent.
+// readForm parses the form of a POST into r.form. It refuses forms over maxForm and values that are not UTF-8
+// text.
 func (r *request) readForm() error {
 	r.http.Body = http.MaxBytesReader(nil, r.http.Body, maxForm)
 	if err := r.http.ParseForm(); err != nil {
 		var over *http.MaxBytesError
 		if errors.As(err, &over) {
-			return fmt.Errorf("%w: at most %d KiB are taken here", httperr.ErrTooLarge, maxForm>>10)
+			return fmt.Errorf("%w: a form has at most %d KiB", httperr.ErrTooLarge, maxForm>>10)
 		}
 		return fmt.Errorf("%w: %w", httperr.ErrIncomplete, err)
 	}
@@ -92,16 +93,16 @@ func (r *request) readForm() error {
 	return nil
 }
 
-// value returns what a field of the form says, without the space around it.
+// value returns the value of a form field without surrounding space.
 func (r *request) value(name string) string { return strings.TrimSpace(r.form.Get(name)) }
 
-// text returns what a field of several lines says, with the line ends that a browser makes undone.
+// text returns the value of a textarea with LF line ends. Browsers send CRLF.
 func (r *request) text(name string) string { return strings.ReplaceAll(r.form.Get(name), "\r\n", "\n") }
 
-// query returns a parameter of the page's address.
+// query returns a parameter of the page's URL without surrounding space.
 func (r *request) query(name string) string { return strings.TrimSpace(r.url.Query().Get(name)) }
 
-// bareID returns the id in the path without its prefix. What cannot be an id is not found.
+// bareID returns the id in the path without its prefix, or store.ErrNotFound if it cannot be an id.
 func (r *request) bareID(prefix string) (string, error) {
 	id, ok := store.BareID(prefix, r.params["id"])
 	if !ok {
@@ -110,7 +111,7 @@ func (r *request) bareID(prefix string) (string, error) {
 	return id, nil
 }
 
-// load reads the object whose id, which has the prefix, stands in the path.
+// load reads the object whose prefixed id is in the path.
 func load[T any](
 	r *request, prefix string, from func(ctx context.Context, project, id string) (T, error),
 ) (found T, err error) {
@@ -118,13 +119,13 @@ func load[T any](
 	if err != nil {
 		return found, err
 	}
-	return from(r.ctx, r.who.Project, id)
+	return from(r.ctx, r.caller.Project, id)
 }
 
-// by names the viewer for the audit, with the reason that the form gives.
-func (r *request) by() store.Actor { return r.who.By(r.value("reason")) }
+// by returns the actor for the audit log: the viewer and the reason from the form.
+func (r *request) by() store.Actor { return r.caller.By(r.value("reason")) }
 
-// back is where the form came from, or otherwise.
+// back returns the page to return to, from the form or the URL, or otherwise.
 func (r *request) back(otherwise string) string {
 	if to := r.form.Get("back"); to != "" {
 		return local(to, otherwise)
@@ -132,14 +133,14 @@ func (r *request) back(otherwise string) string {
 	return local(r.query("back"), otherwise)
 }
 
-// parseInput reads a moment that a field of a form has in the viewer's zone, or with an offset of its own.
-// In UTC, as it is shown elsewhere, it is in the years that RFC 3339 can write.
+// parseInput parses a time in the viewer's zone, or an RFC 3339 time with an offset. ok is false if the
+// year in UTC is outside 0 to 9999, which RFC 3339 cannot write.
 func (r *request) parseInput(s string) (ms int64, ok bool) {
 	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
 		"2006-01-02"} {
 		if t, err := time.ParseInLocation(layout, s, r.zone.Location); err == nil {
-			// Where clocks are put forward there is no such time, and another one would be taken without a
-			// word.
+			// When clocks go forward some local times do not exist, and the parser silently returns another
+			// time.
 			return t.UnixMilli(), t.Format(layout) == s && writable(t)
 		}
 	}
@@ -147,17 +148,18 @@ func (r *request) parseInput(s string) (ms int64, ok bool) {
 	return t.UnixMilli(), err == nil && writable(t)
 }
 
+// writable reports whether RFC 3339 can write t in UTC.
 func writable(t time.Time) bool {
 	year := t.UTC().Year()
 	return year >= 0 && year <= 9999
 }
 
-// tookTooLong says whether what ended is the bound on a part of the request, and not the request itself.
-func (r *request) tookTooLong(bounded context.Context) bool {
+// timedOut reports whether the deadline of bounded has passed while the request itself still runs.
+func (r *request) timedOut(bounded context.Context) bool {
 	return errors.Is(bounded.Err(), context.DeadlineExceeded) && r.ctx.Err() == nil
 }
 
-// duration reads a field that holds a length of time; nil: it is empty.
+// duration parses a form field with a duration. It returns nil for an empty field.
 func (r *request) duration(name string) (*time.Duration, error) {
 	text := r.value(name)
 	if text == "" {
@@ -170,7 +172,7 @@ func (r *request) duration(name string) (*time.Duration, error) {
 	return &d, nil
 }
 
-// moment reads a field that holds a moment; nil: it is empty.
+// moment parses a form field with a time, in Unix milliseconds. It returns nil for an empty field.
 func (r *request) moment(name string) (*int64, error) {
 	text := r.value(name)
 	if text == "" {
@@ -183,7 +185,7 @@ func (r *request) moment(name string) (*int64, error) {
 	return &ms, nil
 }
 
-// lengthOrMoment reads two fields of which at most one says something: a length of time, or a moment.
+// lengthOrMoment parses two fields of which at most one may be filled in: a duration and a time.
 func (r *request) lengthOrMoment(length, moment string) (d *time.Duration, ms *int64, err error) {
 	if r.value(length) != "" && r.value(moment) != "" {
 		return nil, nil, invalid(length, r.lang.text("act.reschedule.both"))
@@ -195,7 +197,8 @@ func (r *request) lengthOrMoment(length, moment string) (d *time.Duration, ms *i
 	return d, ms, err
 }
 
-// pauseEnd reads the fields for and until; neither: until somebody resumes it.
+// pauseEnd returns when a pause ends, from the fields "for" and "until". If both are empty the pause lasts
+// until somebody resumes it.
 func (r *request) pauseEnd() (int64, error) {
 	while, until, err := r.lengthOrMoment("for", "until")
 	switch {
@@ -213,34 +216,34 @@ func (r *request) pauseEnd() (int64, error) {
 	return *until, nil
 }
 
-// An answer is what a handler has made of a request.
-type answer struct {
+// A response is the result of a handler. A redirect has to, a text file has raw, a page has template.
+type response struct {
 	status int
-	// template and page are what is rendered.
+	// template renders page.
 	template string
 	page     framed
-	// to is where to go instead.
+	// to is the target of a redirect.
 	to string
-	// raw is sent instead, as a text that no browser takes for a page, under the name file.
+	// raw is sent as a plain-text download with the name file.
 	raw  []byte
 	file string
-	// retryAfter is how long to wait before asking again; zero: that is not said.
+	// retryAfter sets the Retry-After header, unless it is zero.
 	retryAfter time.Duration
-	// cookies are set beside the session's.
+	// cookies are set in addition to the session's cookie.
 	cookies []*http.Cookie
 }
 
-// show answers with a page.
-func show(template string, page framed) (*answer, error) {
-	return &answer{status: http.StatusOK, template: template, page: page}, nil
+// show returns a page.
+func show(template string, page framed) (*response, error) {
+	return &response{status: http.StatusOK, template: template, page: page}, nil
 }
 
-// redirect answers by sending the browser to another page of ours.
-func redirect(to string) (*answer, error) {
-	return &answer{status: http.StatusSeeOther, to: to}, nil
+// redirect returns a redirect to another page of the UI.
+func redirect(to string) (*response, error) {
+	return &response{status: http.StatusSeeOther, to: to}, nil
 }
 
-// download answers with a text.
-func download(file string, raw []byte) (*answer, error) {
-	return &answer{status: http.StatusOK, raw: raw, file: file}, nil
+// download returns a text file.
+func download(file string, raw []byte) (*response, error) {
+	return &response{status: http.StatusOK, raw: raw, file: file}, nil
 }

@@ -19,42 +19,42 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// Root is where everything is.
+// Root is the path prefix of all pages.
 const Root = "/ui"
 
-// A handler fills a page, or returns the error that is to be shown in its place.
-type handler func(r *request) (*answer, error)
+// A handler returns the response to a request. errorResponse turns its error into a page.
+type handler func(r *request) (*response, error)
 
-// A Route is one method and path that is answered. A parameter of the path is written ":id".
+// A Route is a method and a path with their handler. A parameter of the path is written ":id".
 type Route struct {
 	Method, Path string
-	// Scope is what a key must have; empty: no session is needed.
+	// Scope is the scope that the key needs. If it is empty, the route needs no session.
 	Scope store.Scope
-	// Root: only the settings' admin key may, because it shows or does what is of all projects.
+	// Root is true if only the admin key of the settings may use the route, because it concerns all projects.
 	Root bool
-	// live says that an open page is kept up to date.
+	// live is true if a stream keeps the open page up to date.
 	live    bool
 	handler handler
-	// most is how much longer than others it may take: it reads, or writes, everything that there is.
-	most time.Duration
+	// extra is added to Options.Timeout, for routes that read or write every row.
+	extra time.Duration
 }
 
-// page is a page that changes nothing and is kept up to date while it is open.
-func page(path string, h handler) Route {
+// livePage is a route for a page that changes nothing. A stream keeps it up to date while it is open.
+func livePage(path string, h handler) Route {
 	return Route{Method: http.MethodGet, Path: Root + path, Scope: store.ScopeRead, live: true, handler: h}
 }
 
-// still is a page that is not kept up to date: a form, a download, a search.
-func still(path string, scope store.Scope, h handler) Route {
+// fixedPage is a route for a page without a stream: a form, a download, a search.
+func fixedPage(path string, scope store.Scope, h handler) Route {
 	return Route{Method: http.MethodGet, Path: Root + path, Scope: scope, handler: h}
 }
 
-// post is what changes something.
+// post is a route that changes something.
 func post(path string, scope store.Scope, h handler) Route {
 	return Route{Method: http.MethodPost, Path: Root + path, Scope: scope, handler: h}
 }
 
-// forRoot keeps routes to the settings' admin key.
+// forRoot restricts routes to the admin key of the settings.
 func forRoot(routes ...Route) []Route {
 	for i := range routes {
 		routes[i].Root = true
@@ -62,10 +62,10 @@ func forRoot(routes ...Route) []Route {
 	return routes
 }
 
-// lasting gives routes that much more time than others have.
-func lasting(most time.Duration, routes ...Route) []Route {
+// withExtraTime adds time to the timeout of routes.
+func withExtraTime(extra time.Duration, routes ...Route) []Route {
 	for i := range routes {
-		routes[i].most = most
+		routes[i].extra = extra
 	}
 	return routes
 }
@@ -73,39 +73,39 @@ func lasting(most time.Duration, routes ...Route) []Route {
 // Routes returns every route of the pages.
 func (u *UI) Routes() []Route { return u.routes }
 
-// table is every route, first those of sessions, then in the order of the menu. Acts on objects stand with
-// their kind.
+// table returns every route: sessions first, then the pages in the order of the menu. The acts on an object
+// are in the file of the object's kind.
 func (u *UI) table() []Route {
 	return slices.Concat(
 		[]Route{
-			still("/sign-in", "", u.signIn),
+			fixedPage("/sign-in", "", u.signIn),
 			post("/sign-in", "", u.signInWith),
 			post("/sign-out", "", u.signOut),
 			post("/preferences", "", u.prefer),
 			post("/project", store.ScopeRead, u.switchProject),
-			page("/", u.overview),
-			still("/search", store.ScopeRead, u.search),
-			page("/orders", u.order),
-			page("/callbacks", u.callbacks),
-			page("/callbacks/:id", u.callback),
-			// what has ended stays as it is
-			still("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt),
-			still("/callbacks/:id/payload", store.ScopeRead, u.payload),
-			still("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
-			page("/dead", u.dead),
-			page("/endpoints", u.endpoints),
-			page("/endpoints/:id", u.endpoint),
+			livePage("/", u.overview),
+			fixedPage("/search", store.ScopeRead, u.search),
+			livePage("/orders", u.order),
+			livePage("/callbacks", u.callbacks),
+			livePage("/callbacks/:id", u.callback),
+			// An attempt that has ended does not change.
+			fixedPage("/callbacks/:id/attempts/:number", store.ScopeRead, u.attempt),
+			fixedPage("/callbacks/:id/payload", store.ScopeRead, u.payload),
+			fixedPage("/callbacks/:id/evidence", store.ScopeRead, u.evidence),
+			livePage("/dead", u.dead),
+			livePage("/endpoints", u.endpoints),
+			livePage("/endpoints/:id", u.endpoint),
 			post("/endpoints/:id/test", store.ScopeOperate, u.testEndpoint),
-			page("/lanes", u.lanes),
-			page("/polls", u.polls),
-			page("/schedules", u.schedules),
-			page("/schedules/:id", u.schedule),
-			page("/redrives", u.redrives),
-			page("/redrives/:id", u.redrive),
+			livePage("/lanes", u.lanes),
+			livePage("/polls", u.polls),
+			livePage("/schedules", u.schedules),
+			livePage("/schedules/:id", u.schedule),
+			livePage("/redrives", u.redrives),
+			livePage("/redrives/:id", u.redrive),
 			{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true,
 				handler: u.audit},
-			page("/system", u.system),
-			still("/system/keys", store.ScopeAdmin, u.keys),
+			livePage("/system", u.system),
+			fixedPage("/system/keys", store.ScopeAdmin, u.keys),
 		},
 		u.callbackActs(), u.endpointActs(), u.laneActs(), u.scheduleActs(), u.redriveActs(), u.systemActs(),
 		u.keyActs(),
@@ -116,17 +116,19 @@ func (u *UI) table() []Route {
 			act{"/redrives/new", store.ScopeOperate, u.askRedrive, u.newRedrive},
 			act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
 		),
-		lasting(booksTime, still("/books", store.ScopeRead, u.books)),
-		lasting(booksTime, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...),
-		forRoot(still("/system/migrations", store.ScopeRead, u.migrations)),
-		forRoot(lasting(verifyTime, u.acts(act{"/system/verify", store.ScopeAdmin, u.askVerify,
-			u.verify})...)...),
-		forRoot(lasting(rebuildTime, u.acts(act{"/system/rebuild", store.ScopeAdmin, u.askRebuild,
-			u.rebuild})...)...),
+		withExtraTime(reconcileTimeout, fixedPage("/books", store.ScopeRead, u.reconciliation)),
+		withExtraTime(reconcileTimeout, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...),
+		forRoot(fixedPage("/system/migrations", store.ScopeRead, u.migrations)),
+		forRoot(withExtraTime(verifyTimeout, u.acts(
+			act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify},
+		)...)...),
+		forRoot(withExtraTime(rebuildTimeout, u.acts(
+			act{"/system/rebuild", store.ScopeAdmin, u.askRebuild, u.rebuild},
+		)...)...),
 	)
 }
 
-// Register adds the pages to a router, and sends a browser that asks for / to them.
+// Register adds the routes to a router. It also redirects / to the overview.
 func (u *UI) Register(engine *gin.Engine) {
 	home := func(c *gin.Context) { c.Redirect(http.StatusSeeOther, Root+"/") }
 	engine.GET("/", home)
@@ -140,22 +142,23 @@ func (u *UI) Register(engine *gin.Engine) {
 		} else if !slices.ContainsFunc(u.routes, func(r Route) bool {
 			return r.Method == http.MethodGet && r.Path == route.Path
 		}) {
-			engine.GET(route.Path, home) // where a browser comes to that goes back, or signs in again
+			// A browser reaches this path by its back button, or after a sign-in.
+			engine.GET(route.Path, home)
 		}
 	}
 }
 
-// NotFound answers what no route answers, with a page that says so.
+// NotFound is the handler for a path without a route: a page with status 404.
 func (u *UI) NotFound(c *gin.Context) {
 	u.serve(c, Route{Method: http.MethodGet, Path: c.Request.URL.Path,
-		handler: func(*request) (*answer, error) {
+		handler: func(*request) (*response, error) {
 			return nil, httperr.ErrNoRoute
 		}})
 }
 
-// match finds the route of a path, for a stream that renders its page again. A path that a route names as it
-// is, such as that of a form, is none with a parameter, as in the router. ok is false where no route has the
-// path.
+// match returns the route of a path and the path's parameters, for a stream that rerenders its page. As in
+// the router, a route without parameters wins: /endpoints/new is not /endpoints/:id. ok is false if no route
+// has the path.
 func (u *UI) match(method, path string) (found Route, params map[string]string, ok bool) {
 	for _, route := range u.routes {
 		given, fits := route.params(path)
@@ -166,7 +169,7 @@ func (u *UI) match(method, path string) (found Route, params map[string]string, 
 	return found, params, ok
 }
 
-// params reads the parameters out of a path of the route.
+// params returns the parameters of a path. ok is false if the path does not fit the route.
 func (route Route) params(path string) (params map[string]string, ok bool) {
 	pattern, segments := strings.Split(route.Path, "/"), strings.Split(path, "/")
 	params = make(map[string]string)
@@ -182,9 +185,9 @@ func (route Route) params(path string) (params map[string]string, ok bool) {
 	return params, len(pattern) == len(segments)
 }
 
-// serve answers one request of a route.
+// serve handles one request: session, admission, handler, response.
 func (u *UI) serve(c *gin.Context, route Route) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), u.Timeout+route.most)
+	ctx, cancel := context.WithTimeout(c.Request.Context(), u.Timeout+route.extra)
 	defer cancel()
 	u.protect(c.Writer.Header())
 	ctx, err := u.loadSession(ctx, c.Request)
@@ -192,25 +195,25 @@ func (u *UI) serve(c *gin.Context, route Route) {
 	if err == nil {
 		err = u.admit(r, route)
 	}
-	// not before the form was read: until then its sender is what takes long
-	if err == nil && route.most > 0 {
-		err = query.ExtendDeadlines(c.Writer, time.Now().Add(u.Timeout+route.most))
+	// admit has read the form under the server's timeouts, so a slow sender cannot use the extra time.
+	if err == nil && route.extra > 0 {
+		err = query.ExtendDeadlines(c.Writer, time.Now().Add(u.Timeout+route.extra))
 	}
-	var a *answer
+	var a *response
 	if err == nil {
 		a, err = route.handler(r)
 	}
 	if err != nil {
-		a = u.trouble(r, err)
+		a = u.errorResponse(r, err)
 	}
 	u.reply(c, r, a)
 }
 
-// errSignIn: there is no session, or it has ended.
+// errSignIn reports that the request has no session, or that its session has ended.
 var errSignIn = errors.New("sign in first")
 
-// admit says whether the request may come in: who sends it, what their key may do, and for a change, that it
-// comes from our own pages.
+// admit authenticates and authorizes a request. A request other than GET must come from a page of this site;
+// admit reads its form.
 func (u *UI) admit(r *request, route Route) error {
 	if !isText(r.url.RawQuery) {
 		return invalid("query", "is not text")
@@ -229,45 +232,45 @@ func (u *UI) admit(r *request, route Route) error {
 	if err := u.authenticate(r); err != nil {
 		return err
 	}
-	if !r.who.Allows(route.Scope) {
-		return lacks(route.Scope)
+	if !r.caller.Allows(route.Scope) {
+		return missingScope(route.Scope)
 	}
-	if route.Root && !r.who.Root() {
+	if route.Root && !r.caller.Root() {
 		return errNotRoot
 	}
-	if asked := r.form.Get(projectField); asked != "" && asked != r.who.Project {
+	if asked := r.form.Get(projectField); asked != "" && asked != r.caller.Project {
 		return errSwitched
 	}
 	return nil
 }
 
-// projectField is the field in which a form says which project it is for.
+// projectField is the form field that names the project of the form.
 const projectField = "in_project"
 
-// errSwitched: the form is for another project than the one that is looked at by now.
+// errSwitched reports that the session has switched to another project since the form was rendered.
 var errSwitched = errors.New("the project was switched since the form was made")
 
-// isText says whether what stands in a query is text.
+// isText reports whether a query string decodes to UTF-8 without NUL.
 func isText(query string) bool {
 	raw, err := url.QueryUnescape(query)
 	return err == nil && utf8.ValidString(raw) && !strings.ContainsRune(raw, 0)
 }
 
-// errForeign: another site has sent the form.
+// errForeign reports that another site has sent the form.
 var errForeign = errors.New("the form came from another site")
 
-// errNotRoot: the key belongs to a project, and what is asked for to none.
+// errNotRoot reports that a key of one project was used for a route that concerns all projects.
 var errNotRoot = fmt.Errorf("%w: it needs the admin key of the settings", httperr.ErrForbidden)
 
-// lacks is the error of a key without a scope.
-func lacks(s store.Scope) error { return &scopeError{s} }
+// missingScope returns the error for a key without the scope.
+func missingScope(s store.Scope) error { return &scopeError{s} }
 
 type scopeError struct{ scope store.Scope }
 
 func (e *scopeError) Error() string { return "the key lacks the scope " + string(e.scope) }
 func (e *scopeError) Unwrap() error { return httperr.ErrForbidden }
 
-// protect sets what keeps a browser from running, embedding or keeping anything that is not ours.
+// protect sets the headers against foreign scripts, framing and referrer leaks.
 func (u *UI) protect(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -280,12 +283,13 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 	"connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// local returns an address of ours that a form or a link asks to go back to, or otherwise.
+// local returns address if it is a path below Root, else the fallback otherwise. Forms and links name the
+// page to return to; local prevents an open redirect.
 func local(address, otherwise string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||
 		strings.ContainsAny(address, "\\\r\n\t") ||
-		// which also refuses what leads out again
+		// Clean resolves "..", which could leave Root.
 		!strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
 		return otherwise
 	}

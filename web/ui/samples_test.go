@@ -59,7 +59,7 @@ func sampleDead(n int) store.DeadGroup {
 	}
 }
 
-func sampleBooks(n int) store.Reconciliation {
+func sampleReconciliation(n int) store.Reconciliation {
 	dead, open := int64(n%7), int64(n%3)
 	return store.Reconciliation{
 		Group: fmt.Sprintf("payment.succeeded.%03d", n), Accepted: 1000 + int64(n), Dead: dead, Open: open,
@@ -75,7 +75,7 @@ func sampleHour(n int) store.DueHour {
 
 // made are the samples that are calculated.
 var made = map[string]any{
-	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "books": sampleBooks,
+	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "reconciliations": sampleReconciliation,
 	"hours": sampleHour,
 }
 
@@ -98,7 +98,7 @@ var newestFirst = []string{"callbacks", "endpoints", "schedules", "redrives", "e
 func numbered(row string, n int) string {
 	row = strings.NewReplacer("{n}", testID(n), "{#}", strconv.Itoa(n), "{%04d}", fmt.Sprintf("%04d", n),
 		"{%03d}", fmt.Sprintf("%03d", n)).Replace(row)
-	return filled(row, inJSON)
+	return expandPlaceholders(row, inJSON)
 }
 
 // set reads a line of a script that says what there is: "fail METHOD WHAT", "options JSON", or the name of a

@@ -14,7 +14,7 @@ import (
 func (u *UI) scheduleActs() []Route {
 	enable := func(on bool) func(*request, string) error {
 		return func(r *request, id string) error {
-			_, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, id, control.ScheduleChange{Enabled: &on},
+			_, err := u.Engine.PatchSchedule(r.ctx, r.caller.Project, id, control.ScheduleChange{Enabled: &on},
 				r.by())
 			return err
 		}
@@ -25,9 +25,9 @@ func (u *UI) scheduleActs() []Route {
 	}, []actOn[store.Schedule]{
 		{name: "enable", do: enable(true)},
 		{name: "disable", do: enable(false)},
-		{name: "run", answer: u.runSchedule},
+		{name: "run", respond: u.runSchedule},
 		{name: "delete", danger: true, to: "/schedules", do: func(r *request, id string) error {
-			return u.Engine.DeleteSchedule(r.ctx, r.who.Project, id, r.by())
+			return u.Engine.DeleteSchedule(r.ctx, r.caller.Project, id, r.by())
 		}},
 	})
 }
@@ -35,7 +35,7 @@ func (u *UI) scheduleActs() []Route {
 // beginSchedule says which schedule a form is about.
 func (f *form) beginSchedule(s store.Schedule) {
 	zone := newScheduleRow(&s, f.now).Zone
-	f.tell("column.name", s.Name, "schedules.cron", s.Cron+" "+zone, "schedules.next", f.Absolute(s.NextAt))
+	f.addFacts("column.name", s.Name, "schedules.cron", s.Cron+" "+zone, "schedules.next", f.Absolute(s.NextAt))
 }
 
 const (
@@ -86,7 +86,7 @@ func (u *UI) scheduleChange(r *request) (ch control.ScheduleChange, err error) {
 }
 
 // previewSchedule shows the form with the times at which the schedule would be due.
-func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*answer, error) {
+func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*response, error) {
 	cron, timezone := r.value("cron"), r.value("timezone")
 	next, err := control.NextTimes(cron, timezone, r.now, previewTimes)
 	if err != nil {
@@ -101,7 +101,7 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*an
 	for _, at := range next {
 		line := f.Absolute(at) + " · " + f.relative(at)
 		if own != r.zone.name {
-			line = f.T("schedules.preview.own", "at", line, "own", ownTime(timezone, at), "zone", own)
+			line = f.T("schedules.preview.own", "at", line, "own", scheduleLocalTime(timezone, at), "zone", own)
 		}
 		says = append(says, line)
 	}
@@ -115,7 +115,7 @@ func (u *UI) askNewSchedule(r *request) (*form, error) {
 	}), nil
 }
 
-func (u *UI) newSchedule(r *request) (*answer, error) {
+func (u *UI) newSchedule(r *request) (*response, error) {
 	ch, err := u.scheduleChange(r)
 	if err != nil {
 		return nil, err
@@ -123,11 +123,11 @@ func (u *UI) newSchedule(r *request) (*answer, error) {
 	if r.value("preview") != "" {
 		return u.previewSchedule(r, u.askNewSchedule)
 	}
-	s, err := u.Engine.CreateSchedule(r.ctx, r.who.Project, ch, r.by())
+	s, err := u.Engine.CreateSchedule(r.ctx, r.caller.Project, ch, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return u.went(r, Root+"/schedules/"+store.SchedulePrefix+s.ID, "schedules.new.done")
+	return u.redirectDone(r, Root+"/schedules/"+store.SchedulePrefix+s.ID, "schedules.new.done")
 }
 
 // schedulePath is the page of the request's schedule.
@@ -142,7 +142,7 @@ func (u *UI) askEditSchedule(r *request) (*form, error) {
 	return u.scheduleForm(r, "edit", schedulePath(r), &s), nil
 }
 
-func (u *UI) editSchedule(r *request) (*answer, error) {
+func (u *UI) editSchedule(r *request) (*response, error) {
 	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	typed := unmasked(string(ch.Template), string(s.Template))
+	typed := restoreMasked(string(ch.Template), string(s.Template))
 	switch masked := stillMasked(typed); masked {
 	case "":
 	case "url":
@@ -167,25 +167,25 @@ func (u *UI) editSchedule(r *request) (*answer, error) {
 	if r.value("preview") != "" {
 		return u.previewSchedule(r, u.askEditSchedule)
 	}
-	if _, err := u.Engine.PatchSchedule(r.ctx, r.who.Project, s.ID, ch, r.by()); err != nil {
+	if _, err := u.Engine.PatchSchedule(r.ctx, r.caller.Project, s.ID, ch, r.by()); err != nil {
 		return nil, err
 	}
-	return u.did(r, schedulePath(r), r.lang.text("schedules.edit.done"))
+	return u.returnDone(r, schedulePath(r), r.lang.text("schedules.edit.done"))
 }
 
-func (u *UI) runSchedule(r *request, id string) (*answer, error) {
-	made, err := u.Engine.RunSchedule(r.ctx, r.who.Project, id, r.by())
+func (u *UI) runSchedule(r *request, id string) (*response, error) {
+	made, err := u.Engine.RunSchedule(r.ctx, r.caller.Project, id, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return u.went(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
+	return u.redirectDone(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
 }
 
 // A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header.
 // From and to are where it stands; shown is what of it may be seen.
 type templatePart struct {
-	name, shown string
-	from, to    int
+	name, masked string
+	from, to     int
 }
 
 // templateParts finds them in JSON. Of what is no object there are none.
@@ -236,13 +236,13 @@ func maskedTemplate(text string) string {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") || !json.Valid([]byte(text)) {
 		return query.Mask
 	}
-	return replaceParts(text, templateParts(text), func(p templatePart) string { return jsonText(p.shown) })
+	return replaceParts(text, templateParts(text), func(p templatePart) string { return jsonText(p.masked) })
 }
 
-// unmasked puts what was masked back into a template that was shown, and maybe changed beside it. All other
-// bytes stay as they were typed. A header is not put back where the template goes to another receiver: its
-// credential was given for the one that it had.
-func unmasked(typed, kept string) string {
+// restoreMasked puts what was masked back into a template that was shown, and maybe changed beside it. All
+// other bytes stay as they were typed. A header is not put back where the template goes to another receiver:
+// its credential was given for the one that it had.
+func restoreMasked(typed, kept string) string {
 	known := make(map[string]templatePart)
 	for _, p := range templateParts(kept) {
 		known[p.name] = p
@@ -251,7 +251,7 @@ func unmasked(typed, kept string) string {
 		typed = replaceParts(typed, templateParts(typed), func(p templatePart) string {
 			was, ok := known[p.name]
 			now := typed[p.from:p.to]
-			if !ok || !strings.HasPrefix(p.name, only) || now != jsonText(was.shown) {
+			if !ok || !strings.HasPrefix(p.name, only) || now != jsonText(was.masked) {
 				return now
 			}
 			return kept[was.from:was.to]

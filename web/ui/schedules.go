@@ -50,7 +50,7 @@ func newScheduleRow(s *store.Schedule, now int64) *scheduleRow {
 }
 
 // schedules is GET /ui/schedules.
-func (u *UI) schedules(r *request) (*answer, error) {
+func (u *UI) schedules(r *request) (*response, error) {
 	p := &schedulesPage{base: u.base(r, "schedules", "schedules.title"), Search: r.query("search")}
 	f := store.ScheduleFilter{Search: p.Search, Limit: pageSize + 1}
 	chosen := r.query("enabled")
@@ -68,7 +68,7 @@ func (u *UI) schedules(r *request) (*answer, error) {
 	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		f.After, p.First = c.ID, p.With()
 	}
-	found, err := u.Engine.Schedules(r.ctx, r.who.Project, f)
+	found, err := u.Engine.Schedules(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +84,9 @@ func (u *UI) schedules(r *request) (*answer, error) {
 
 // Bounds of what the page of a schedule shows.
 const (
-	shownTimes    = 10
-	shownRuns     = 20
-	shownTemplate = 8 << 10
+	maxTimes    = 10
+	maxRuns     = 20
+	maxTemplate = 8 << 10
 )
 
 // schedulePage is one schedule.
@@ -112,29 +112,29 @@ type dueTime struct {
 }
 
 // schedule is GET /ui/schedules/{id}.
-func (u *UI) schedule(r *request) (*answer, error) {
+func (u *UI) schedule(r *request) (*response, error) {
 	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {
 		return nil, err
 	}
-	runs, err := u.Engine.ScheduleRuns(r.ctx, r.who.Project, s.ID)
+	runs, err := u.Engine.ScheduleRuns(r.ctx, r.caller.Project, s.ID)
 	if err != nil {
 		return nil, err
 	}
-	audit, err := u.Store.Audit(r.ctx, r.who.Project, store.AuditFilter{Object: s.ID, Limit: shownOwnAudit})
+	audit, err := u.Store.Audit(r.ctx, r.caller.Project, store.AuditFilter{Object: s.ID, Limit: maxObjectAudit})
 	if err != nil {
 		return nil, err
 	}
 	p := &schedulePage{base: u.baseTitled(r, "schedules", s.Name), scheduleRow: newScheduleRow(&s, r.now),
 		Audit: audit.Entries}
-	p.Template, p.Cut = cut(indented(maskedTemplate(string(s.Template))), shownTemplate)
+	p.Template, p.Cut = cut(indented(maskedTemplate(string(s.Template))), maxTemplate)
 	p.OtherZone = p.scheduleRow.Zone != r.zone.name
 	if s.Enabled && s.NextAt != 0 {
-		p.Times = dueTimes(&s, shownTimes)
+		p.Times = dueTimes(&s, maxTimes)
 	}
-	if len(runs) > shownRuns && r.query("runs") != "all" {
-		p.Older = len(runs) - shownRuns
-		runs = runs[:shownRuns]
+	if len(runs) > maxRuns && r.query("runs") != "all" {
+		p.Older = len(runs) - maxRuns
+		runs = runs[:maxRuns]
 	}
 	p.Runs = runs
 	return show("schedule", p)
@@ -150,13 +150,13 @@ func dueTimes(s *store.Schedule, n int) []dueTime {
 		}
 	}
 	for i := range times {
-		times[i].Own = ownTime(s.Timezone, times[i].At)
+		times[i].Own = scheduleLocalTime(s.Timezone, times[i].At)
 	}
 	return times
 }
 
-// ownTime is what the clocks of a schedule show. The moment with its year stands beside it.
-func ownTime(timezone string, at int64) string {
+// scheduleLocalTime is what the clocks of a schedule show. The moment with its year stands beside it.
+func scheduleLocalTime(timezone string, at int64) string {
 	zone, err := schedule.ParseZone(timezone)
 	if err != nil {
 		return "–"

@@ -23,7 +23,7 @@ import (
 //
 //	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
 //	options JSON                   what the pages are made of
-//	as KEY, nobody, zone NAME      who looks; else the admin key, in UTC
+//	as KEY, anonymous, zone NAME      who looks; else the admin key, in UTC
 //	from ADDRESS                   where the browser is
 //	language CODE                  the language that was chosen
 //	header NAME: VALUE             is sent with each request from now on
@@ -79,7 +79,7 @@ func scripts(t *testing.T, pattern string) (all []script) {
 func (s script) path() string {
 	for _, line := range s.lines {
 		if path, ok := strings.CutPrefix(line, "get "); ok {
-			return filled(path, url.QueryEscape)
+			return expandPlaceholders(path, url.QueryEscape)
 		}
 	}
 	return ""
@@ -98,10 +98,10 @@ func (s script) world(t *testing.T) *world {
 	w := newWorld()
 	for _, line := range s.lines {
 		word, _, _ := strings.Cut(line, " ")
-		if slices.Contains(strings.Fields("as nobody from zone language header get post"), word) {
+		if slices.Contains(strings.Fields("as anonymous from zone language header get post"), word) {
 			break
 		}
-		if err := w.set(transcript.Expand(t, filled(line, inJSON))); err != nil {
+		if err := w.set(transcript.Expand(t, expandPlaceholders(line, inJSON))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,8 +114,8 @@ var (
 	asItIs      = func(s string) string { return s }
 )
 
-// filled puts values in the place of their names.
-func filled(line string, escape func(string) string) string {
+// expandPlaceholders puts values in the place of their names.
+func expandPlaceholders(line string, escape func(string) string) string {
 	return placeholder.ReplaceAllStringFunc(line, func(name string) string {
 		name = strings.Trim(name, "{}")
 		number := func(text string) int {
@@ -174,7 +174,7 @@ func (s script) run(t *testing.T) {
 		case "as":
 			b.signIn(rest)
 			signed = true
-		case "nobody":
+		case "anonymous":
 			signed = true
 		case "zone":
 			b.cookies[zoneCookie] = url.QueryEscape(rest)
@@ -194,11 +194,11 @@ func (s script) run(t *testing.T) {
 			}
 			time.Sleep(d)
 		case "get":
-			res = b.get(filled(rest, url.QueryEscape))
+			res = b.get(expandPlaceholders(rest, url.QueryEscape))
 			expects()
 		case "post":
 			path, fields, _ := strings.Cut(rest, " ")
-			res = b.send(filled(path, url.QueryEscape), fieldsOf(t, fields))
+			res = b.send(expandPlaceholders(path, url.QueryEscape), fieldsOf(t, fields))
 			expects()
 		case "submit":
 			values := res.form()
@@ -210,12 +210,12 @@ func (s script) run(t *testing.T) {
 				t.Errorf("%s: status %s", step, got)
 			}
 		case "goes":
-			res.leads(filled(rest, asItIs))
+			res.leads(expandPlaceholders(rest, asItIs))
 		case "has":
-			selector, text, _ := strings.Cut(filled(rest, asItIs), ": ")
+			selector, text, _ := strings.Cut(expandPlaceholders(rest, asItIs), ": ")
 			res.has(selector, text)
 		case "no":
-			res.lacks(filled(rest, asItIs))
+			res.lacks(expandPlaceholders(rest, asItIs))
 		case "count":
 			number, selector, _ := strings.Cut(rest, " ")
 			if got := strconv.Itoa(res.count(selector)); got != number {
@@ -251,7 +251,7 @@ func (s script) run(t *testing.T) {
 				t.Errorf("%s: the header is %q", step, res.header.Values(name))
 			}
 		case "body":
-			if res.body != transcript.Expand(t, filled(rest, asItIs)) {
+			if res.body != transcript.Expand(t, expandPlaceholders(rest, asItIs)) {
 				t.Errorf("%s: the answer is %q", step, res.body)
 			}
 		case "did":
@@ -259,20 +259,20 @@ func (s script) run(t *testing.T) {
 			if len(w.done) > 0 {
 				did = w.done[0]
 			}
-			want := transcript.Expand(t, filled(rest, asItIs))
+			want := transcript.Expand(t, expandPlaceholders(rest, asItIs))
 			if method, _, _ := strings.Cut(did, " "); did != want && method != rest {
 				t.Errorf("%s: done was %q", step, w.done)
 			}
 			w.done = w.done[min(1, len(w.done)):]
 		case "asked":
-			method, parts, _ := strings.Cut(filled(rest, asItIs), " ")
+			method, parts, _ := strings.Cut(expandPlaceholders(rest, asItIs), " ")
 			for part := range strings.SplitSeq(parts, " ") {
 				if !strings.Contains(w.asked[method], part) {
 					t.Errorf("%s: asked was%s", step, w.asked[method])
 				}
 			}
 		default:
-			if err := w.set(transcript.Expand(t, filled(line, inJSON))); asked && err != nil {
+			if err := w.set(transcript.Expand(t, expandPlaceholders(line, inJSON))); asked && err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -285,7 +285,7 @@ func (s script) run(t *testing.T) {
 // fieldsOf reads the fields of a form.
 func fieldsOf(t *testing.T, text string) url.Values {
 	t.Helper()
-	values, err := url.ParseQuery(transcript.Expand(t, filled(text, url.QueryEscape)))
+	values, err := url.ParseQuery(transcript.Expand(t, expandPlaceholders(text, url.QueryEscape)))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

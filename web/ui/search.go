@@ -20,18 +20,18 @@ type searchPage struct {
 // A searchPart is one way in which the word was understood.
 type searchPart struct {
 	Name string
-	// Rows are the newest; none: nothing was found so far, and the list looks on.
+	// Rows are the newest; none: nothing was found so far, and the list lookups on.
 	Rows []*callbackRow
 	// Endpoints are those found; Link is where all of it is.
 	Endpoints []store.Endpoint
 	Link      string
 }
 
-// searchShown is how many of each kind the page shows.
-const searchShown = 5
+// searchRows is how many of each kind the page shows.
+const searchRows = 5
 
-// A look is one way in which callbacks may be meant.
-type look struct {
+// A lookup is one way in which callbacks may be meant.
+type lookup struct {
 	name, link string
 	filter     store.Filter
 }
@@ -40,7 +40,7 @@ func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
 // search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. What is
 // found as one thing alone is gone to at once.
-func (u *UI) search(r *request) (*answer, error) {
+func (u *UI) search(r *request) (*response, error) {
 	q := r.query("q")
 	if len(q) > 256 {
 		q, _ = cut(q, 256)
@@ -52,18 +52,18 @@ func (u *UI) search(r *request) (*answer, error) {
 		return a, err
 	}
 	p := &searchPage{base: u.base(r, "callbacks", "search.title", "q", q), Query: q}
-	looks := []look{
+	lookups := []lookup{
 		{"search.byref", link("/orders", "ref", q), store.Filter{Ref: q}},
 		{"search.bylock", link("/callbacks", "lock_key", q), store.Filter{LockKey: q}},
 	}
 	if name, value, ok := strings.Cut(q, "="); ok && name != "" && value != "" {
 		to := link("/callbacks", query.LabelPrefix+name, value)
-		looks = append(looks, look{"search.bylabel", to,
+		lookups = append(lookups, lookup{"search.bylabel", to,
 			store.Filter{Labels: map[string]string{name: value}}})
 	}
-	for _, by := range looks {
-		by.filter.Now, by.filter.Limit = r.now, searchShown
-		found, err := u.Store.List(r.ctx, r.who.Project, by.filter)
+	for _, by := range lookups {
+		by.filter.Now, by.filter.Limit = r.now, searchRows
+		found, err := u.Store.List(r.ctx, r.caller.Project, by.filter)
 		if err != nil {
 			return nil, err
 		}
@@ -72,8 +72,8 @@ func (u *UI) search(r *request) (*answer, error) {
 				Rows: newRows(found.Callbacks, r.now)})
 		}
 	}
-	endpoints, err := u.Store.Endpoints(r.ctx, r.who.Project,
-		store.EndpointFilter{Search: q, Now: r.now, Limit: searchShown})
+	endpoints, err := u.Store.Endpoints(r.ctx, r.caller.Project,
+		store.EndpointFilter{Search: q, Now: r.now, Limit: searchRows})
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +92,8 @@ func (u *UI) search(r *request) (*answer, error) {
 }
 
 // searchID goes to what has the id, whatever it is of.
-func (u *UI) searchID(r *request, q string) (*answer, error) {
-	for _, f := range families() {
+func (u *UI) searchID(r *request, q string) (*response, error) {
+	for _, f := range actionGroups() {
 		if _, ok := store.BareID(f.prefix, q); ok && f.path != "" {
 			return redirect(Root + f.path + q)
 		}
@@ -101,7 +101,7 @@ func (u *UI) searchID(r *request, q string) (*answer, error) {
 	id := strings.ToUpper(q)
 	if len(q) == 26 {
 		if _, ok := store.BareID("", id); ok {
-			switch _, err := u.Store.Get(r.ctx, r.who.Project, id); {
+			switch _, err := u.Store.Get(r.ctx, r.caller.Project, id); {
 			case err == nil:
 				return redirect(Root + "/callbacks/" + store.CallbackPrefix + id)
 			case !notFound(err):
@@ -135,13 +135,13 @@ type orderGroup struct {
 }
 
 // order is GET /ui/orders?ref=REF.
-func (u *UI) order(r *request) (*answer, error) {
+func (u *UI) order(r *request) (*response, error) {
 	ref := r.url.Query().Get("ref")
 	if ref == "" {
 		return nil, store.ErrNotFound
 	}
 	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
-	page, err := u.Store.List(r.ctx, r.who.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
+	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (u *UI) nameGroups(r *request, groups []orderGroup) error {
 		if !ok || i >= maxNamed {
 			continue
 		}
-		ep, err := u.Store.AnyEndpoint(r.ctx, r.who.Project, id)
+		ep, err := u.Store.AnyEndpoint(r.ctx, r.caller.Project, id)
 		if err != nil && !notFound(err) {
 			return err
 		}

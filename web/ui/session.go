@@ -20,7 +20,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// What a session holds. The key's hash is no secret: it is no key to sign in with.
+// The values of a session. sessionKey holds the hash of the viewer's key. The hash is no secret: it cannot be
+// used to sign in.
 const (
 	sessionKey     = "key"
 	sessionProject = "project"
@@ -28,11 +29,10 @@ const (
 	sessionFlash   = "flash"
 )
 
-// seenEvery is how exactly it is known when somebody was last seen: a page view shall not be a write each
-// time.
+// seenEvery is the resolution of sessionSeen. A coarse value avoids a write on each page view.
 const seenEvery = time.Minute
 
-// The cookies. Those beside the session's are no secrets.
+// The cookies. Only the session's cookie is secret.
 const (
 	sessionCookie  = "dispatcher_session"
 	languageCookie = "dispatcher_language"
@@ -40,11 +40,11 @@ const (
 	themeCookie    = "dispatcher_theme"
 )
 
-// hostPrefix begins a cookie's name that a browser takes from this host alone: over https, with no other path
-// than /. Another host below the same name cannot plant such a one.
+// hostPrefix begins the name of a cookie that a browser accepts only from this host, over https, with the
+// path /. It prevents another host of the same domain from planting a cookie.
 const hostPrefix = "__Host-"
 
-// cookieName is a cookie's name as the browser has it. Without https a browser would refuse the prefix.
+// cookieName returns a cookie's name with the prefix. Without https a browser would refuse the prefix.
 func (u *UI) cookieName(name string) string {
 	if u.https {
 		return hostPrefix + name
@@ -52,7 +52,7 @@ func (u *UI) cookieName(name string) string {
 	return name
 }
 
-// cookiePath is the path of every cookie.
+// cookiePath returns the path of all cookies. hostPrefix requires /.
 func (u *UI) cookiePath() string {
 	if u.https {
 		return "/"
@@ -60,8 +60,8 @@ func (u *UI) cookiePath() string {
 	return Root
 }
 
-// newSessions is not the library's own constructor: that one starts a goroutine, for a store that is not
-// used, which nothing ends.
+// newSessions returns the session manager. It does not call scs.New: that starts a goroutine for an in-memory
+// store that is not used here, and nothing can stop it.
 func (u *UI) newSessions() *scs.SessionManager {
 	return &scs.SessionManager{
 		Store:            sessionRows{rows: u.Store},
@@ -72,23 +72,23 @@ func (u *UI) newSessions() *scs.SessionManager {
 			Name:     u.cookieName(sessionCookie),
 			Path:     u.cookiePath(),
 			HttpOnly: true,
-			// Lax: a link in a chat must find the operator signed in. What changes something is refused when
-			// it comes from another site.
+			// Lax: an operator who opens a link from a chat must be signed in. admit refuses changes from
+			// other sites.
 			SameSite: http.SameSiteLaxMode,
 			Secure:   u.https,
 		},
 	}
 }
 
-// sessionRows makes of the rows what the session library wants. It asks with a context wherever the rows can
-// take one, and never without: there is nothing behind the methods of scs.Store.
+// sessionRows adapts the store to scs.CtxStore. The embedded scs.Store is nil: scs calls its methods only if
+// a store has no methods with a context.
 type sessionRows struct {
 	scs.Store
 	rows Store
 }
 
-// sessionTime bounds a look whether a session goes on.
-const sessionTime = 5 * time.Second
+// sessionTimeout bounds a check of whether a stream's session is still valid.
+const sessionTimeout = 5 * time.Second
 
 func (s sessionRows) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
 	found, err := s.rows.Session(ctx, token, time.Now().UnixMilli())
@@ -114,8 +114,8 @@ func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context,
 	}
 	loaded, err := u.sessions.Load(ctx, token)
 	if err != nil {
-		// A page that says what is wrong needs a session too: an empty one.
-		if empty, again := u.sessions.Load(ctx, ""); again == nil {
+		// The error page needs a session too. An empty one needs no read.
+		if empty, emptyErr := u.sessions.Load(ctx, ""); emptyErr == nil {
 			return empty, fmt.Errorf("read the session: %w", err)
 		}
 		return ctx, fmt.Errorf("read the session: %w", err)
@@ -123,7 +123,7 @@ func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context,
 	return loaded, nil
 }
 
-// storeSession writes what has changed of the session, before the answer's first byte.
+// storeSession writes a changed session and its cookie. The caller has not written the response yet.
 func (u *UI) storeSession(ctx context.Context, w http.ResponseWriter) error {
 	switch u.sessions.Status(ctx) {
 	case scs.Modified:
@@ -139,7 +139,8 @@ func (u *UI) storeSession(ctx context.Context, w http.ResponseWriter) error {
 	return nil
 }
 
-// authenticate fills in the caller by the session's key, as it is at this moment.
+// authenticate sets the caller from the session. It looks up the session's key on each request, so a revoked
+// key takes effect at once. It destroys a session that is idle or has an invalid key.
 func (u *UI) authenticate(r *request) error {
 	text := u.sessions.GetString(r.ctx, sessionKey)
 	if text == "" {
@@ -153,17 +154,17 @@ func (u *UI) authenticate(r *request) error {
 	if now.Sub(seen) > seenEvery {
 		u.sessions.Put(r.ctx, sessionSeen, now.UnixMilli())
 	}
-	who, err := u.holder(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
+	who, err := u.callerByHash(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
 	if errors.Is(err, errSignIn) {
 		return errors.Join(err, u.sessions.Destroy(r.ctx))
 	}
-	r.who.Project, r.who.Key = who.Project, who.Key
+	r.caller.Project, r.caller.Key = who.Project, who.Key
 	return err
 }
 
-// holder returns the viewer whose key has the hash, which is written in hexadecimal; errSignIn where it is
-// not, or no longer, valid.
-func (u *UI) holder(ctx context.Context, text, project string) (query.Caller, error) {
+// callerByHash returns the caller whose key has the hexadecimal hash. It returns errSignIn if no valid key
+// has the hash. project selects the project of the admin key; empty means the default project.
+func (u *UI) callerByHash(ctx context.Context, text, project string) (query.Caller, error) {
 	var hash [sha256.Size]byte
 	if n, err := hex.Decode(hash[:], []byte(text)); err != nil || n != len(hash) {
 		return query.Caller{}, errSignIn
@@ -181,24 +182,25 @@ func (u *UI) holder(ctx context.Context, text, project string) (query.Caller, er
 	return query.Caller{Project: key.Project, Key: &key}, nil
 }
 
-// A flash is what the next page says of what was just done.
+// A flash is a message that the next page shows once.
 type flash struct {
-	// kind is good or bad.
+	// Kind is good or bad.
 	Kind, Text string
 }
 
-// say has the next page say that something was done.
-func (u *UI) say(r *request, text string) { u.put(r, flash{"good", text}) }
+// flashDone sets a success message.
+func (u *UI) flashDone(r *request, text string) { u.setFlash(r, flash{"good", text}) }
 
-// warn has the next page say that something was not done.
-func (u *UI) warn(r *request, text string) { u.put(r, flash{"bad", text}) }
+// flashFailed sets a failure message.
+func (u *UI) flashFailed(r *request, text string) { u.setFlash(r, flash{"bad", text}) }
 
-func (u *UI) put(r *request, f flash) {
+func (u *UI) setFlash(r *request, f flash) {
 	u.sessions.Put(r.ctx, sessionFlash, f.Kind+" "+f.Text)
 }
 
-// flashOf takes what there is to say.
-func (u *UI) flashOf(r *request) *flash {
+// popFlash removes the message from the session and returns it; nil means none. A rendering for a stream must
+// not remove it.
+func (u *UI) popFlash(r *request) *flash {
 	if r.live || r.http == nil {
 		return nil
 	}
@@ -209,35 +211,36 @@ func (u *UI) flashOf(r *request) *flash {
 	return nil
 }
 
-// signInPage asks for a key.
+// signInPage is the page with the form for a key.
 type signInPage struct {
 	base
+	// Next is the path of the page after the sign-in.
 	Next string
-	// Wrong is what was wrong with the last attempt; empty: nothing.
+	// Wrong is the error of the last attempt, or empty.
 	Wrong string
 }
 
 // signIn is GET /ui/sign-in.
-func (u *UI) signIn(r *request) (*answer, error) {
-	return u.signInSaying(r, http.StatusOK, local(r.query("next"), Root+"/"), "")
+func (u *UI) signIn(r *request) (*response, error) {
+	return u.signInForm(r, http.StatusOK, local(r.query("next"), Root+"/"), "")
 }
 
-func (u *UI) signInSaying(r *request, status int, next, wrong string) (*answer, error) {
+func (u *UI) signInForm(r *request, status int, next, wrong string) (*response, error) {
 	p := &signInPage{base: u.base(r, "", "signin.title"), Next: next, Wrong: wrong}
-	return &answer{status: status, template: "signin", page: p}, nil
+	return &response{status: status, template: "signin", page: p}, nil
 }
 
-// signInWith is POST /ui/sign-in. A wrong key says nothing about why it is wrong, and is slow to be tried
-// again.
-func (u *UI) signInWith(r *request) (*answer, error) {
+// signInWith is POST /ui/sign-in. The error for a wrong key does not say why the key is wrong. u.Guesses
+// limits the rate of attempts.
+func (u *UI) signInWith(r *request) (*response, error) {
 	next := local(r.form.Get("next"), Root+"/")
 	var who query.Caller
 	var text string
-	right, wait, err := u.Guesses.Try(r.who.Address, r.value("key"),
+	right, wait, err := u.Guesses.Try(r.caller.Address, r.value("key"),
 		func(hash [sha256.Size]byte) (bool, error) {
 			var err error
 			text = hex.EncodeToString(hash[:])
-			who, err = u.holder(r.ctx, text, "")
+			who, err = u.callerByHash(r.ctx, text, "")
 			if errors.Is(err, errSignIn) {
 				return false, nil
 			}
@@ -248,15 +251,15 @@ func (u *UI) signInWith(r *request) (*answer, error) {
 		return nil, err
 	case wait > 0:
 		says := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
-		a, err := u.signInSaying(r, http.StatusTooManyRequests, next, says)
+		a, err := u.signInForm(r, http.StatusTooManyRequests, next, says)
 		a.retryAfter = wait
 		return a, err
 	case !right:
-		return u.signInSaying(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
+		return u.signInForm(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
 	case !who.Allows(store.ScopeRead):
-		return u.signInSaying(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
+		return u.signInForm(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
 	}
-	// A new token: an attacker who planted one before learns nothing of this session.
+	// A new token prevents session fixation: an attacker may have planted the old one.
 	if err := u.sessions.RenewToken(r.ctx); err != nil {
 		return nil, fmt.Errorf("sign in: %w", err)
 	}
@@ -272,15 +275,15 @@ func (u *UI) signInWith(r *request) (*answer, error) {
 }
 
 // signOut is POST /ui/sign-out.
-func (u *UI) signOut(r *request) (*answer, error) {
+func (u *UI) signOut(r *request) (*response, error) {
 	if err := u.sessions.Destroy(r.ctx); err != nil {
 		return nil, fmt.Errorf("sign out: %w", err)
 	}
 	return redirect(Root + "/sign-in")
 }
 
-// prefer is POST /ui/preferences: language, time zone and colours, which the browser keeps.
-func (u *UI) prefer(r *request) (*answer, error) {
+// prefer is POST /ui/preferences. It sets cookies for language, time zone and theme.
+func (u *UI) prefer(r *request) (*response, error) {
 	a, err := redirect(r.back(Root + "/"))
 	if code := r.value("language"); code != "" {
 		a.cookies = append(a.cookies, u.preference(languageCookie, u.languages.choose(code, "").code))
@@ -288,7 +291,7 @@ func (u *UI) prefer(r *request) (*answer, error) {
 	if name := r.value("zone"); name != "" {
 		zone, ok := zoneOf(name)
 		if !ok {
-			return nil, invalid("zone", "is not a time zone, such as Asia/Shanghai")
+			return nil, invalid("zone", "is not a time zone such as Asia/Shanghai")
 		}
 		a.cookies = append(a.cookies, u.preference(zoneCookie, zone.name))
 	}
@@ -298,7 +301,7 @@ func (u *UI) prefer(r *request) (*answer, error) {
 	return a, err
 }
 
-// preferenceAge is how long a browser keeps a preference.
+// preferenceAge is the lifetime of a preference cookie.
 const preferenceAge = 365 * 24 * time.Hour
 
 func (u *UI) preference(name, value string) *http.Cookie {
@@ -308,9 +311,9 @@ func (u *UI) preference(name, value string) *http.Cookie {
 	}
 }
 
-// switchProject is POST /ui/project: the holder of the settings' key looks at another project.
-func (u *UI) switchProject(r *request) (*answer, error) {
-	if !r.who.Root() {
+// switchProject is POST /ui/project. Only the admin key of the settings can switch projects.
+func (u *UI) switchProject(r *request) (*response, error) {
+	if !r.caller.Root() {
 		return nil, fmt.Errorf("%w: the key belongs to one project", httperr.ErrForbidden)
 	}
 	p, err := u.Store.Project(r.ctx, r.value("project"))
@@ -321,7 +324,7 @@ func (u *UI) switchProject(r *request) (*answer, error) {
 	return redirect(Root + "/")
 }
 
-// themes are the colours that there are: those that the system asks for, light and dark.
+// themeOf returns a theme: light, dark, or auto for any other text. Auto follows the operating system.
 func themeOf(s string) string {
 	if s == "light" || s == "dark" {
 		return s

@@ -20,20 +20,21 @@ import (
 //go:embed static
 var staticFiles embed.FS
 
-// An asset is a file that pages name. Its name has a hash of what is in it, so that browsers may keep it for
-// good.
+// An asset is a static file. Its name contains a hash of its content, so browsers may cache it forever.
 type asset struct {
 	name, mediaType string
 	plain, packed   []byte
 }
 
-// assets are the files by their plain names, and by those that pages use.
+// assets are the static files.
 type assets struct {
+	// names maps a plain file name to its URL.
 	names map[string]string
+	// files maps a file name with its hash to the file.
 	files map[string]asset
 }
 
-// mediaTypes are those of the files that there are.
+// mediaTypes are the media types by file extension.
 var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
@@ -50,7 +51,7 @@ func readAssets() (assets, error) {
 			return all, fmt.Errorf("read the static files: %w", err)
 		}
 		if entry.Name() == "dispatcher.css" {
-			plain = append(append(plain, '\n'), picture.CSS...) // one file, so that a page asks for one
+			plain = append(append(plain, '\n'), picture.CSS...) // one request for all styles
 		}
 		extension := path.Ext(entry.Name())
 		sum := sha256.Sum256(plain)
@@ -60,7 +61,7 @@ func readAssets() (assets, error) {
 			mediaType: mediaTypes[extension], plain: plain,
 		}
 		if a.mediaType == "" {
-			return all, fmt.Errorf("the static file %s is of a kind that is not served", entry.Name())
+			return all, fmt.Errorf("read the static file %s: unknown media type", entry.Name())
 		}
 		var packed bytes.Buffer
 		w := gzip.NewWriter(&packed)

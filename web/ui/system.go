@@ -19,9 +19,9 @@ const (
 	// maxHeadDelay is how long the first of the delay set may be overdue: what is due is moved within a
 	// second.
 	maxHeadDelay = 5 * time.Second
-	// indexTime bounds what the page asks of the index, which may be away: the rest of the page must be there
-	// then, too.
-	indexTime = 3 * time.Second
+	// indexTimeout bounds what the page asks of the index, which may be away: the rest of the page must be
+	// there then, too.
+	indexTimeout = 3 * time.Second
 )
 
 // systemPage is how the program is: its processes, its database and its index. Only the settings' admin key
@@ -70,9 +70,9 @@ func (*systemPage) Counters() []string {
 }
 
 // system is GET /ui/system.
-func (u *UI) system(r *request) (*answer, error) {
+func (u *UI) system(r *request) (*response, error) {
 	p := &systemPage{base: u.base(r, "system", "system.title")}
-	if !r.who.Root() {
+	if !r.caller.Root() {
 		return show("system", p)
 	}
 	if health := u.Engine.Health(r.ctx); !health.Ready {
@@ -106,7 +106,7 @@ func (u *UI) installation(r *request) (all installation, err error) {
 	if err != nil || all.Index.Down {
 		return all, err
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, indexTime)
+	ctx, cancel := context.WithTimeout(r.ctx, indexTimeout)
 	defer cancel()
 	stats, err := u.Engine.Stats(ctx)
 	switch {
@@ -132,11 +132,11 @@ func (p *systemPage) Horizon() string {
 }
 
 const (
-	// verifyTime bounds a comparison, which reads every open callback twice.
-	verifyTime = time.Minute
-	// rebuildTime is how long a rebuild is waited for. One that is given up is completed by the process that
-	// keeps the index.
-	rebuildTime = 5 * time.Minute
+	// verifyTimeout bounds a comparison, which reads every open callback twice.
+	verifyTimeout = time.Minute
+	// rebuildTimeout is how long a rebuild is waited for. One that is given up is completed by the process
+	// that keeps the index.
+	rebuildTimeout = 5 * time.Minute
 )
 
 const systemPath = Root + "/system"
@@ -150,7 +150,7 @@ func (u *UI) systemActs() []Route {
 	})
 	return actsOn(u, kind[store.Project]{
 		path: "/system/", texts: "system.", section: "system", begin: (*form).beginProject,
-		id:   func(r *request) (string, error) { return r.who.Project, nil },
+		id:   func(r *request) (string, error) { return r.caller.Project, nil },
 		find: func(r *request, id string) (store.Project, error) { return u.Store.Project(r.ctx, id) },
 	}, []actOn[store.Project]{
 		{name: "pause", ask: (*form).askPauseAll, danger: true, do: func(r *request, id string) error {
@@ -165,7 +165,7 @@ func (u *UI) systemActs() []Route {
 
 // beginProject names the project and says whether it is paused at this moment.
 func (f *form) beginProject(project store.Project) {
-	f.tell("frame.project", project.ID)
+	f.addFacts("frame.project", project.ID)
 	if project.PausedUntil <= f.now {
 		return
 	}
@@ -175,14 +175,14 @@ func (f *form) beginProject(project store.Project) {
 	}
 	f.Facts = append(f.Facts, until)
 	if project.PauseReason != "" {
-		f.tell("form.reason", project.PauseReason)
+		f.addFacts("form.reason", project.PauseReason)
 	}
 }
 
 func (f *form) askPauseAll(project store.Project) error {
-	f.Says = append(f.Says, f.T("system.pause.accepts"), f.T("system.pause.inflight"))
+	f.Effects = append(f.Effects, f.T("system.pause.accepts"), f.T("system.pause.inflight"))
 	if project.PausedUntil > f.now {
-		f.Says = append(f.Says, f.T("system.pause.again"))
+		f.Effects = append(f.Effects, f.T("system.pause.again"))
 	}
 	reason := f.askReason()
 	reason.Required, reason.Help = true, f.T("system.pause.reason.help")
@@ -193,9 +193,9 @@ func (f *form) askPauseAll(project store.Project) error {
 }
 
 func (f *form) askResumeAll(project store.Project) error {
-	f.Says = append(f.Says, f.T("system.resume.own"))
+	f.Effects = append(f.Effects, f.T("system.resume.own"))
 	if project.PausedUntil <= f.now {
-		f.Says = []string{f.T("system.resume.not")}
+		f.Effects = []string{f.T("system.resume.not")}
 	}
 	return nil
 }
@@ -230,17 +230,17 @@ func (u *UI) askVerify(r *request) (*form, error) {
 }
 
 // verify is POST /ui/system/verify: it changes nothing, but costs too much to be had by a link.
-func (u *UI) verify(r *request) (*answer, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, verifyTime)
+func (u *UI) verify(r *request) (*response, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, verifyTimeout)
 	defer cancel()
 	p := &driftPage{base: u.base(r, "system", "system.verify.title")}
 	var err error
 	p.Drift, err = u.Engine.Verify(ctx)
 	switch d := &p.Drift; {
-	case err != nil && r.tookTooLong(ctx):
+	case err != nil && r.timedOut(ctx):
 		p.TooLong = true
 	case err != nil:
-		return nil, u.indexTrouble(r, err)
+		return nil, u.indexError(r, err)
 	default:
 		for _, kind := range []difference{
 			{Name: "unknown", Count: d.Unknown, IDs: d.UnknownIDs},
@@ -257,13 +257,13 @@ func (u *UI) verify(r *request) (*answer, error) {
 	return show("drift", p)
 }
 
-// errIndexAway: the index does not answer.
-var errIndexAway = errors.New("the index does not answer")
+// errIndexDown: the index does not answer.
+var errIndexDown = errors.New("the index does not answer")
 
-// indexTrouble says of an error of something that needs the index whether it is the index's.
-func (u *UI) indexTrouble(r *request, err error) error {
+// indexError says of an error of something that needs the index whether it is the index's.
+func (u *UI) indexError(r *request, err error) error {
 	if slices.Contains(u.Engine.Health(r.ctx).Degraded, "redis") {
-		return errors.Join(errIndexAway, err)
+		return errors.Join(errIndexDown, err)
 	}
 	return err
 }
@@ -276,17 +276,17 @@ func (u *UI) askRebuild(r *request) (*form, error) {
 	return f, nil
 }
 
-func (u *UI) rebuild(r *request) (*answer, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, rebuildTime)
+func (u *UI) rebuild(r *request) (*response, error) {
+	ctx, cancel := context.WithTimeout(r.ctx, rebuildTimeout)
 	defer cancel()
 	dry := r.form.Has("preview")
 	report, err := u.Engine.Rebuild(ctx, dry, r.by())
-	if err != nil && r.tookTooLong(ctx) {
-		u.warn(r, r.lang.text("system.rebuild.toolong"))
+	if err != nil && r.timedOut(ctx) {
+		u.flashFailed(r, r.lang.text("system.rebuild.toolong"))
 		return redirect(systemPath)
 	}
 	if err != nil {
-		return nil, u.indexTrouble(r, err)
+		return nil, u.indexError(r, err)
 	}
 	says := func(key string) string {
 		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed, "generation", report.Generation,
@@ -299,7 +299,7 @@ func (u *UI) rebuild(r *request) (*answer, error) {
 		}
 		return preview(f, says("system.rebuild.would"))
 	}
-	return u.did(r, systemPath, says("system.rebuild.done"))
+	return u.returnDone(r, systemPath, says("system.rebuild.done"))
 }
 
 // A Migration is one step of the database's schema.
@@ -320,7 +320,7 @@ type migrationsPage struct {
 }
 
 // migrations is GET /ui/system/migrations.
-func (u *UI) migrations(r *request) (*answer, error) {
+func (u *UI) migrations(r *request) (*response, error) {
 	steps, err := u.Store.Migrations(r.ctx)
 	if err != nil {
 		return nil, err

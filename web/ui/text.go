@@ -13,18 +13,18 @@ import (
 //go:embed texts
 var textFiles embed.FS
 
-// A language is a catalogue of texts by their keys. It never changes once it was read.
+// A language is a catalogue of texts by key. It is immutable after readLanguages.
 type language struct {
-	// code is as BCP 47 names the language, name as the language names itself.
+	// code is the BCP 47 code. name is the language's name in the language itself.
 	code, name string
 	texts      map[string]string
 }
 
-// languages are those that there are, the first for a browser that asks for none of them.
+// languages are the available languages. The first is the default.
 type languages []*language
 
-// readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. Every catalogue must
-// have the same keys, or a plural form of them more.
+// readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. All catalogues have
+// the same keys, except for additional forms for one (oneForm); TestCatalogues checks that.
 func readLanguages(from fs.FS) (languages, error) {
 	all := languages{
 		{code: "en", name: "English", texts: make(map[string]string)},
@@ -34,7 +34,7 @@ func readLanguages(from fs.FS) (languages, error) {
 		folder, _, _ := strings.Cut(l.code, "-")
 		files, err := fs.Glob(from, path.Join("texts", folder, "*.json"))
 		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("the catalogue of %s: no files: %w", l.code, err)
+			return nil, fmt.Errorf("read the catalogue of %s: no files: %w", l.code, err)
 		}
 		for _, name := range files {
 			if err := l.read(from, name); err != nil {
@@ -48,28 +48,27 @@ func readLanguages(from fs.FS) (languages, error) {
 func (l *language) read(from fs.FS, name string) error {
 	raw, err := fs.ReadFile(from, name)
 	if err != nil {
-		return fmt.Errorf("read a catalogue: %w", err)
+		return fmt.Errorf("read the catalogue %s: %w", name, err)
 	}
 	var texts map[string]string
 	if err := json.Unmarshal(raw, &texts); err != nil {
 		return fmt.Errorf("read the catalogue %s: %w", name, err)
 	}
 	for key, text := range texts {
-		if _, twice := l.texts[key]; twice {
-			return fmt.Errorf("the catalogue %s has %q, which another file of the language has too", name,
-				key)
+		if _, duplicate := l.texts[key]; duplicate {
+			return fmt.Errorf("read the catalogue %s: another file of the language has the key %q", name, key)
 		}
 		l.texts[key] = text
 	}
 	return nil
 }
 
-// oneForm ends the key of the form that a text has where its n is 1.
+// oneForm is the suffix of the key of a singular form.
 const oneForm = ".one"
 
-// text returns the text of a key with its parameters put in: pairs of a name, which stands in the text in
-// braces, and a value. Where n is 1 the form for one is taken, if the language has one. A key that is not
-// there is shown as it is: a test finds each.
+// text returns the text of a key. params are pairs of a name and a value: {name} in the text becomes the
+// value. If n is 1 and the language has a singular form, text returns that form. It returns an unknown key
+// itself; the page tests find such keys.
 func (l *language) text(key string, params ...any) string {
 	text, ok := l.texts[key]
 	if len(params) == 0 {
@@ -95,10 +94,10 @@ func (l *language) text(key string, params ...any) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// has says whether there is a text of the key.
+// has reports whether the language has a text for the key.
 func (l *language) has(key string) bool { _, ok := l.texts[key]; return ok }
 
-// value writes a parameter: whole numbers with their thousands apart.
+// value formats a parameter, integers with thousands separators.
 func (l *language) value(v any) string {
 	switch v := v.(type) {
 	case int:
@@ -111,7 +110,7 @@ func (l *language) value(v any) string {
 	return fmt.Sprint(v)
 }
 
-// grouped writes a number with its thousands apart.
+// grouped formats an integer with thousands separators.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -124,8 +123,9 @@ func grouped(n int64) string {
 	return sign + s
 }
 
-// choose returns the language that was picked, or the first of those that a browser asks for (RFC 9110
-// §12.5.4) which there is. Both come from outside: what cannot be read is passed over.
+// choose returns the language with the code picked, from the cookie. Without one it returns the best match
+// for accept, the Accept-Language header (RFC 9110 §12.5.4), or the default. It ignores what it cannot parse
+// and everything after the 20th language of the header.
 func (all languages) choose(picked, accept string) *language {
 	for _, l := range all {
 		if l.code == picked {

@@ -1,16 +1,19 @@
-// Package ui is the HTML face of the dispatcher: the pages by which people see what is stuck, why, since
-// when, and act on it.
+// Package ui serves the admin UI: HTML pages that show which callbacks are stuck and why. Operators act on
+// callbacks there.
 //
-// A page is a handler that fills a typed struct, and a template of the same name; a page is rendered into a
-// buffer before its first byte is written, so that an error never leaves half a page. Every text stands in a
-// catalogue (texts/), in English and Chinese. An act is a form with a page of its own that says what will
-// happen; scripts only show it in a dialog, and nothing needs scripts. A page that is open is kept up to date
-// by rendering it again on the server, once for all who look at the same (live.go).
+// A page is a handler that fills a typed struct and a template that renders the struct. The server renders a
+// page into a buffer before it writes the first byte, so an error never leaves half a page. All texts are in
+// the catalogues (texts/), in English and Chinese. An act has a form on a page of its own, which says what
+// the act will do. The script may show the form in a dialog, but every page works without scripts. The server
+// rerenders an open page once for all browsers that show the same one (live.go).
 //
-// It guarantees that nothing of what senders, receivers and operators write is taken for markup; that every
-// page and act asks for a session whose key is valid at that moment and has the scope that the table of
-// routes names; that a request from another site changes nothing; and that what leaves allows no inline
-// script or style. It decides nothing about callbacks, knows no SQL and no index, and answers no JSON.
+// The package guarantees:
+//   - Texts of senders, receivers and operators never become markup.
+//   - Every page and act requires a session whose key is valid now and has the scope in the route table.
+//   - A request from another site changes nothing.
+//   - The content security policy allows no inline script or style.
+//
+// The package makes no decision about callbacks. It knows no SQL and no index, and returns no JSON.
 package ui
 
 import (
@@ -27,54 +30,55 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// RequestIDHeader is the response header that carries the request's id, set by whatever stands in front.
+// RequestIDHeader is the response header that carries the request's id. The middleware of package web sets
+// it.
 const RequestIDHeader = "X-Request-Id"
 
-// Options are what the pages are made of. The engine, the store and the key are required.
+// Options configure the pages. Engine, Store and AdminKey are required.
 type Options struct {
 	Engine Engine
 	Store  Store
 
-	// AdminKey is the settings' key: it may do everything, in every project.
+	// AdminKey is the admin key of the settings. It has every scope in every project.
 	AdminKey string
-	// Guesses slows the guessing of keys down; nil: one of the pages' own.
+	// Guesses limits the rate at which keys can be guessed. Nil creates a limiter for the pages alone.
 	Guesses *query.Guesses
-	// PublicURL is the address by which browsers come, for the cookie to be kept to https; empty: what each
-	// request says.
+	// PublicURL is the URL that browsers use. If it is https, all cookies are Secure. If it is empty, cookies
+	// are not Secure.
 	PublicURL string
-	// Version is the program's.
+	// Version is the program's version.
 	Version string
-	// Logger gets the errors that pages may not show; nil: they are not logged.
+	// Logger gets the errors that pages must not show. Nil discards them.
 	Logger *slog.Logger
-	// Timeout bounds one request; zero: 15 s. IdleTimeout signs out who does nothing; zero: 30 minutes.
-	// Lifetime signs out in any case; zero: 12 hours.
+	// Timeout bounds one request; zero means 15 s. IdleTimeout ends an idle session; zero means 30 minutes.
+	// Lifetime ends every session; zero means 12 hours.
 	Timeout, IdleTimeout, Lifetime time.Duration
 }
 
-// A UI answers everything under /ui.
+// A UI serves every path under /ui.
 type UI struct {
 	Options
 	keyHash [sha256.Size]byte
-	// https: browsers come over https.
+	// https is true if browsers use https, by PublicURL.
 	https bool
-	kit
+	resources
 	sessions *scs.SessionManager
 	origin   *http.CrossOriginProtection
 	routes   []Route
 	hub      *hub
 }
 
-// New returns the pages, or what the options lack. It reads every template and catalogue, so that a missing
-// one is found at the start.
+// New returns a UI. It returns an error if a required option is missing. It parses every template and
+// catalogue, so a broken one fails the start and not a request.
 func New(o Options) (*UI, error) {
-	k, err := readKit()
+	k, err := readResources()
 	if err != nil {
 		return nil, err
 	}
 	return newUI(o, k)
 }
 
-// complete fills in what the zero values mean, or says what is missing.
+// complete sets the defaults. It returns an error if a required option is missing.
 func (o *Options) complete() error {
 	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
 		return errors.New("the pages need an engine, a store and an admin key")
@@ -97,16 +101,15 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// A kit is what all pages are made from: catalogues, templates and static files, which do not depend on who
-// makes them.
-type kit struct {
+// resources are the parts that all UIs share: catalogues, templates and static files. They are read-only.
+type resources struct {
 	languages languages
 	templates templates
 	assets    assets
 }
 
-// readKit reads what is embedded in the program.
-func readKit() (k kit, err error) {
+// readResources parses the embedded files.
+func readResources() (k resources, err error) {
 	k.languages, err = readLanguages(textFiles)
 	if err != nil {
 		return k, err
@@ -119,16 +122,16 @@ func readKit() (k kit, err error) {
 	return k, err
 }
 
-func newUI(o Options, k kit) (*UI, error) {
+func newUI(o Options, k resources) (*UI, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	u := &UI{
-		Options: o, kit: k, keyHash: sha256.Sum256([]byte(o.AdminKey)), https: query.HTTPS(o.PublicURL),
+		Options: o, resources: k, keyHash: sha256.Sum256([]byte(o.AdminKey)), https: query.HTTPS(o.PublicURL),
 		origin: http.NewCrossOriginProtection(),
 	}
 	if public, err := url.Parse(o.PublicURL); err == nil && public.Host != "" {
-		// Behind a proxy that passes another Host on, this is where our own forms come from.
+		// A proxy may change the Host header. Then the forms of these pages have this origin.
 		if err := u.origin.AddTrustedOrigin(public.Scheme + "://" + public.Host); err != nil {
 			return nil, fmt.Errorf("public_url: %w", err)
 		}
@@ -139,9 +142,8 @@ func newUI(o Options, k kit) (*UI, error) {
 	return u, nil
 }
 
-// Close ends the streams of all open pages; each page comes back by itself, to another process where this one
-// is about to end.
+// Close ends the streams of all open pages. Each browser reconnects, during a shutdown to another process.
 func (u *UI) Close() { u.hub.close() }
 
-// now is the clock's time.
+// now returns the index's clock in Unix milliseconds.
 func (u *UI) now() int64 { return u.Engine.Now() }

@@ -120,7 +120,7 @@ var answers = map[string]any{
 		is := func(r store.Redrive) bool { return after == "" || r.ID < after }
 		return below(w.has.Redrives, asked[2].(int), is)
 	},
-	"Reconcile": func(w *world, _ []any) []store.Reconciliation { return slices.Clone(w.has.Books) },
+	"Reconcile": func(w *world, _ []any) []store.Reconciliation { return slices.Clone(w.has.Reconciliations) },
 	"Audit": func(w *world, asked []any) store.AuditPage {
 		f := asked[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }

@@ -41,33 +41,33 @@ type world struct {
 
 // data are the rows that a test gives. Lists are in the order of the store.
 type data struct {
-	Callbacks  []store.Callback
-	Attempts   []store.Attempt
-	Payload    store.Payload
-	Counts     store.Counts
-	Why        control.Explanation
-	Poll       control.PollView
-	Dead       []store.DeadGroup
-	Endpoints  []store.Endpoint
-	LaneHours  []store.Activity
-	Lanes      []control.LaneView
-	Activity   []store.Activity
-	Due        store.DueNow
-	Hours      []store.DueHour
-	Schedules  []store.Schedule
-	Runs       []store.ScheduleRun
-	Redrives   []store.Redrive
-	Books      []store.Reconciliation
-	Comparison store.Comparison
-	Entries    []store.AuditEntry
-	Migrations []Migration
-	Keys       []store.Key
-	Processes  []store.Dispatcher
-	Index      index.Status
-	Stats      schedule.Stats
-	Drift      index.Drift
-	Rebuilt    index.RebuildReport
-	Health     dispatch.Health
+	Callbacks       []store.Callback
+	Attempts        []store.Attempt
+	Payload         store.Payload
+	Counts          store.Counts
+	Why             control.Explanation
+	Poll            control.PollView
+	Dead            []store.DeadGroup
+	Endpoints       []store.Endpoint
+	LaneHours       []store.Activity
+	Lanes           []control.LaneView
+	Activity        []store.Activity
+	Due             store.DueNow
+	Hours           []store.DueHour
+	Schedules       []store.Schedule
+	Runs            []store.ScheduleRun
+	Redrives        []store.Redrive
+	Reconciliations []store.Reconciliation
+	Comparison      store.Comparison
+	Entries         []store.AuditEntry
+	Migrations      []Migration
+	Keys            []store.Key
+	Processes       []store.Dispatcher
+	Index           index.Status
+	Stats           schedule.Stats
+	Drift           index.Drift
+	Rebuilt         index.RebuildReport
+	Health          dispatch.Health
 	// Projects are those beside the default one, Paused is the pause of each.
 	Projects []string
 	Paused   struct {

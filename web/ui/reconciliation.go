@@ -22,118 +22,118 @@ import (
 )
 
 const (
-	// booksTime bounds one counting, which reads every callback of its span: people choose a shorter span
-	// rather than wait longer.
-	booksTime = time.Minute
-	// shownGroups is how many groups the page shows; the file has all.
-	shownGroups = 30
+	// reconcileTimeout bounds a count, which reads every callback of its span. The page then asks for a
+	// shorter span.
+	reconcileTimeout = time.Minute
+	// maxGroups bounds the groups of the page. The CSV file has all groups.
+	maxGroups = 30
 )
 
-// The groupings that the form offers. What is grouped by a label has the label's name beside it.
+// Two of the groupings. The URL names the label of byLabel in the parameter "label".
 const (
 	byDay   = "day"
 	byLabel = "label"
 )
 
-// booksPage is what was accepted in a span of time, by what has become of it.
-type booksPage struct {
+// reconciliationPage is the page that counts the callbacks accepted in a span of time by their state.
+type reconciliationPage struct {
 	base
-	// From, To and Label are what the form says.
+	// From, To and Label are the values of the form.
 	From, To, Label string
 	Groupings       []option
-	// Grouped: there are rows beside the total; Chosen names the grouping, and ByLabel says that it is by the
-	// label of that name.
+	// Grouped is true if there are rows besides the total. Chosen is the text of the grouping.
 	Grouped, ByDay, ByLabel bool
 	Chosen                  string
-	// Quick are spans that are often asked for.
+	// Quick are links to common spans.
 	Quick       []chip
 	FieldErrors []store.FieldError
-	// TooLong: the span was not counted to its end.
+	// TooLong is true if the count has reached reconcileTimeout.
 	TooLong bool
-	// Total is nil where nothing was counted.
-	Total *bookRow
-	Rows  []*bookRow
-	// More is how many groups the page does not show.
+	// Total is nil if nothing was counted.
+	Total *reconciliationRow
+	Rows  []*reconciliationRow
+	// More counts the groups that the page does not show.
 	More int
 
 	span query.Span
 }
 
-// A bookRow is the books of one group, with the ways to its callbacks. A way that is empty leads nowhere: no
-// filter picks them.
-type bookRow struct {
+// A reconciliationRow is one group with links to the lists of its callbacks. The links are empty if no filter
+// selects the group.
+type reconciliationRow struct {
 	store.Reconciliation
-	// Name is the group's; empty: what has no topic, endpoint or label of that name. Plain is another name of
-	// it.
+	// Name is the group's name. It is empty for callbacks without a topic, endpoint or such a label. Plain is
+	// the name or external id of an endpoint.
 	Name, Plain                           string
 	All, DeadLink, CanceledLink, OpenLink string
-	// Share is what succeeded in percent, never rounded up to all; negative: nothing was accepted.
+	// Share is the percentage of delivered callbacks, rounded down so that only a complete group has 100.
+	// It is negative if nothing was accepted.
 	Share float64
-	// Off is how many are missing, or too many, where the books do not balance.
+	// Off is the number of accepted callbacks minus the sum of the states. It is zero in a balanced group.
 	Off int64
 	Bar template.HTML
 }
 
-// books is GET /ui/books. Nothing is counted before it is asked for.
-func (u *UI) books(r *request) (*answer, error) {
-	p := &booksPage{base: u.base(r, "books", "books.title"), span: query.Span{From: dayBegin(r, 0)}}
+// reconciliation is GET /ui/books. It counts only if the URL has the parameter "from".
+func (u *UI) reconciliation(r *request) (*response, error) {
+	p := &reconciliationPage{base: u.base(r, "books", "books.title"), span: query.Span{From: dayBegin(r, 0)}}
 	by := r.query("group_by")
-	p.From, p.To, p.Label = inputOf(r, p.span.From), r.query("to"), r.query("label")
-	asked := r.url.Query().Has("from")
-	if asked {
+	p.From, p.To, p.Label = inputText(r, p.span.From), r.query("to"), r.query("label")
+	requested := r.url.Query().Has("from")
+	if requested {
 		p.From = r.query("from")
 		p.span, p.FieldErrors = readSpan(r, p.From, p.To)
 	}
 	p.offer(by)
 	if by == byLabel {
 		by += ":" + p.Label
-		if p.Label == "" && asked {
+		if p.Label == "" && requested {
 			p.refuse("label", p.T("books.needed"))
 		}
 	}
 	if by == byDay && p.span.To-p.span.From > query.MaxDays*(24*time.Hour).Milliseconds() {
 		p.refuse("group_by", p.T("books.days", "n", query.MaxDays))
 	}
-	if !asked || len(p.FieldErrors) > 0 {
-		return show("books", p)
+	if !requested || len(p.FieldErrors) > 0 {
+		return show("reconciliation", p)
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
+	ctx, cancel := context.WithTimeout(r.ctx, reconcileTimeout)
 	defer cancel()
-	found, err := u.Store.Reconcile(ctx, r.who.Project,
-		store.ReconcileQuery{From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location,
-			MaxGroups: query.MaxGroups})
+	found, err := u.Store.Reconcile(ctx, r.caller.Project, store.ReconcileQuery{
+		From: p.span.From, To: p.span.To, GroupBy: by, Zone: r.zone.Location, MaxGroups: query.MaxGroups,
+	})
 	var wrong *store.InvalidError
 	switch {
 	case errors.As(err, &wrong):
 		p.FieldErrors = wrong.Fields
-		return show("books", p)
-	case err != nil && r.tookTooLong(ctx):
+		return show("reconciliation", p)
+	case err != nil && r.timedOut(ctx):
 		p.TooLong = true
-		return &answer{status: http.StatusServiceUnavailable, template: "books", page: p}, nil
+		return &response{status: http.StatusServiceUnavailable, template: "reconciliation", page: p}, nil
 	case err != nil:
 		return nil, err
 	}
 	if r.query("as") == "csv" {
-		return booksFile(found)
+		return reconciliationCSV(found)
 	}
-	if err := u.fillBooks(r, p, found, by); err != nil {
+	if err := u.addGroups(r, p, found, by); err != nil {
 		return nil, err
 	}
-	return show("books", p)
+	return show("reconciliation", p)
 }
 
-func (p *booksPage) refuse(name, message string) {
+func (p *reconciliationPage) refuse(name, message string) {
 	p.FieldErrors = append(p.FieldErrors, store.FieldError{Field: name, Message: message})
 }
 
-// dayBegin is when the day began in the viewer's zone that is so many days away from today.
+// dayBegin returns when a day begins in the viewer's zone. days counts from today; negative days are past.
 func dayBegin(r *request, days int) int64 {
 	at := time.UnixMilli(r.now).In(r.zone.Location)
 	return time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, r.zone.Location).UnixMilli()
 }
 
-// readSpan reads a span out of two fields. Without an end it goes up to now: to the end of this second, so
-// that an address can say it too.
+// readSpan parses a span from two fields. Without an end the span ends now, rounded up to the next second:
+// URLs have times in whole seconds.
 func readSpan(r *request, from, to string) (s query.Span, wrong []store.FieldError) {
 	refuse := func(name, key string) {
 		wrong = append(wrong, store.FieldError{Field: name, Message: r.lang.text(key)})
@@ -162,8 +162,8 @@ func readSpan(r *request, from, to string) (s query.Span, wrong []store.FieldErr
 	return s, wrong
 }
 
-// offer fills in what the form offers.
-func (p *booksPage) offer(by string) {
+// offer sets the options and the quick links of the form.
+func (p *reconciliationPage) offer(by string) {
 	for _, name := range []string{"", "topic", "endpoint", "lane", byDay, byLabel} {
 		key := "books.by.none"
 		if name != "" {
@@ -180,7 +180,7 @@ func (p *booksPage) offer(by string) {
 		name     string
 		from, to int
 	}{{"today", 0, 1}, {"yesterday", -1, 0}, {"week", -6, 1}, {"month", -29, 1}} {
-		from, to := inputOf(p.r, dayBegin(p.r, q.from)), inputOf(p.r, dayBegin(p.r, q.to))
+		from, to := inputText(p.r, dayBegin(p.r, q.from)), inputText(p.r, dayBegin(p.r, q.to))
 		p.Quick = append(p.Quick, chip{
 			Text: p.T("books.quick." + q.name), Current: p.From == from && p.To == to,
 			Link: link("/books", "from", from, "to", to, "group_by", by, "label", p.Label),
@@ -188,8 +188,8 @@ func (p *booksPage) offer(by string) {
 	}
 }
 
-// fillBooks makes rows of the books: those first that one must look at, days newest first.
-func (u *UI) fillBooks(r *request, p *booksPage, found []store.Reconciliation, by string) error {
+// addGroups sets the total and the rows. Days are in reverse order; other groups begin with the worst.
+func (u *UI) addGroups(r *request, p *reconciliationPage, found []store.Reconciliation, by string) error {
 	total := query.Total(found)
 	p.Total = p.row(&total, "")
 	if by == "" {
@@ -200,8 +200,8 @@ func (u *UI) fillBooks(r *request, p *booksPage, found []store.Reconciliation, b
 	} else {
 		slices.SortStableFunc(found, worseFirst)
 	}
-	p.More = max(len(found)-shownGroups, 0)
-	for i := range found[:min(len(found), shownGroups)] {
+	p.More = max(len(found)-maxGroups, 0)
+	for i := range found[:min(len(found), maxGroups)] {
 		p.Rows = append(p.Rows, p.row(&found[i], by))
 	}
 	if by == "endpoint" {
@@ -210,7 +210,7 @@ func (u *UI) fillBooks(r *request, p *booksPage, found []store.Reconciliation, b
 	return nil
 }
 
-// worseFirst orders books by what is wrong with them.
+// worseFirst orders groups: unbalanced ones first, then by dead, open and accepted callbacks.
 func worseFirst(a, b store.Reconciliation) int {
 	if a.Balanced() != b.Balanced() {
 		if b.Balanced() {
@@ -222,9 +222,9 @@ func worseFirst(a, b store.Reconciliation) int {
 		cmp.Compare(b.Accepted, a.Accepted))
 }
 
-// row makes a row of books that are grouped so; empty: they are of all.
-func (p *booksPage) row(b *store.Reconciliation, by string) *bookRow {
-	row := &bookRow{Reconciliation: *b, Name: b.Group, Share: -1,
+// row returns the row of a group. by is the grouping, empty for the total.
+func (p *reconciliationPage) row(b *store.Reconciliation, by string) *reconciliationRow {
+	row := &reconciliationRow{Reconciliation: *b, Name: b.Group, Share: -1,
 		Off: b.Accepted - b.Succeeded - b.Dead - b.Canceled - b.Open}
 	if b.Accepted > 0 {
 		row.Share = math.Floor(float64(b.Succeeded)/float64(b.Accepted)*1000) / 10
@@ -238,26 +238,26 @@ func (p *booksPage) row(b *store.Reconciliation, by string) *bookRow {
 		{Name: p.T("books.canceled"), Value: float64(b.Canceled), Tone: picture.Muted},
 		{Name: p.T("books.open"), Value: float64(b.Open), Tone: picture.Second},
 	}}.HTML()
-	pairs, ok := p.picks(row.Name, by)
+	pairs, ok := p.conditions(row.Name, by)
 	if !ok {
 		return row
 	}
-	way := func(states ...store.State) string {
+	list := func(states ...store.State) string {
 		all := slices.Clone(pairs)
 		for _, s := range states {
 			all = append(all, "state", string(s))
 		}
 		return link("/callbacks", all...)
 	}
-	row.All = way()
-	row.DeadLink, row.CanceledLink, row.OpenLink = way(store.Dead), way(store.Canceled),
-		way(store.Scheduled, store.Attempting)
+	row.All = list()
+	row.DeadLink, row.CanceledLink = list(store.Dead), list(store.Canceled)
+	row.OpenLink = list(store.Scheduled, store.Attempting)
 	return row
 }
 
-// picks are the conditions of the list of callbacks that pick a group; what has none of a thing can be picked
-// by no filter.
-func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
+// conditions returns the parameters of the list of callbacks that select a group. ok is false if no filter
+// can: there is none for "no topic", "no endpoint" or "no label".
+func (p *reconciliationPage) conditions(name, by string) (pairs []string, ok bool) {
 	s := p.span
 	if by == byDay {
 		day, err := time.ParseInLocation(time.DateOnly, name, p.zone.Location)
@@ -268,7 +268,7 @@ func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
 		s.To = min(s.To, time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0,
 			p.zone.Location).UnixMilli())
 	}
-	pairs = []string{"from", inputOf(p.r, s.From), "to", inputOf(p.r, s.To)}
+	pairs = []string{"from", inputText(p.r, s.From), "to", inputText(p.r, s.To)}
 	label, isLabel := strings.CutPrefix(by, byLabel+":")
 	switch {
 	case by == "", by == byDay:
@@ -281,13 +281,13 @@ func (p *booksPage) picks(name, by string) (pairs []string, ok bool) {
 	return append(pairs, by, name), true
 }
 
-// nameEndpoints puts the names of endpoints beside their ids, of the first of the rows.
-func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
+// nameEndpoints sets the names of the endpoints of the first maxNamed rows.
+func (u *UI) nameEndpoints(r *request, rows []*reconciliationRow) error {
 	for _, row := range rows[:min(len(rows), maxNamed)] {
 		if row.Group == "" {
 			continue
 		}
-		ep, err := u.Store.AnyEndpoint(r.ctx, r.who.Project, row.Group)
+		ep, err := u.Store.AnyEndpoint(r.ctx, r.caller.Project, row.Group)
 		if err != nil && !notFound(err) {
 			return err
 		}
@@ -296,8 +296,8 @@ func (u *UI) nameEndpoints(r *request, rows []*bookRow) error {
 	return nil
 }
 
-// booksFile answers with all groups as CSV.
-func booksFile(found []store.Reconciliation) (*answer, error) {
+// reconciliationCSV returns a CSV file with all groups.
+func reconciliationCSV(found []store.Reconciliation) (*response, error) {
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
 	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}
@@ -310,56 +310,58 @@ func booksFile(found []store.Reconciliation) (*answer, error) {
 		rows = append(rows, row)
 	}
 	if err := w.WriteAll(rows); err != nil {
-		return nil, fmt.Errorf("write books as CSV: %w", err)
+		return nil, fmt.Errorf("write the reconciliation as CSV: %w", err)
 	}
 	return download("books.csv", out.Bytes())
 }
 
 const (
-	// maxListed is the most references of a list that is compared here; the API takes longer ones.
+	// maxListed bounds the references of a list. The API accepts longer lists.
 	maxListed = 10_000
-	// maxRef is the most characters of a reference.
+	// maxRef bounds the characters of a reference.
 	maxRef = 256
-	// shownRefs is how many references the page names that are on one side only.
-	shownRefs = 200
+	// maxRefs bounds the missing references on the page, and the extra ones.
+	maxRefs = 200
 )
 
-// comparisonPage is what a caller's own list has and the project has not, and the other way round.
+// comparisonPage compares a list of references with the project's callbacks.
 type comparisonPage struct {
 	base
 	From, To int64
-	// Listed is how many different references the list has.
+	// Listed counts the distinct references of the list, Matched those with a callback.
 	Listed, Matched int
-	// Missing are the first of those that nothing was accepted for, MissingCount is how many there are.
+	// Missing are the first references without a callback, MissingCount counts all of them.
 	Missing      []string
 	MissingCount int
-	// Extra are of callbacks and not in the list; MoreExtra: there are more of them.
-	Extra     []string
-	MoreExtra bool
-	Again     string
+	// Extra are references of callbacks that are not in the list. MoreExtra is true if there are more.
+	Extra      []string
+	MoreExtra  bool
+	RepeatLink string
 }
 
-// MissingLines are the missing ones, one a line.
+// MissingLines returns the missing references, one a line.
 func (p *comparisonPage) MissingLines() string { return strings.Join(p.Missing, "\n") }
 
-// Agrees says whether both sides have the same.
+// Agrees reports whether the list and the project have the same references.
 func (p *comparisonPage) Agrees() bool { return p.MissingCount == 0 && len(p.Extra) == 0 }
 
 func (u *UI) askCompare(r *request) (*form, error) {
 	f := &form{base: u.base(r, "books", "compare.title"), Back: r.back(Root + "/books"),
-		Says: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
-	from := cmp.Or(r.query("from"), inputOf(r, dayBegin(r, 0)))
-	begin, end, refs := f.askMoment("from", "books.from"), f.ask("to", momentField, "books.to"),
-		f.ask("refs", textField, "compare.refs")
-	begin.Value, begin.Required, end.Value = from, true, r.query("to")
+		Effects: []string{r.lang.text("compare.says"), r.lang.text("compare.time")}}
+	from := cmp.Or(r.query("from"), inputText(r, dayBegin(r, 0)))
+	begin := f.askMoment("from", "books.from")
+	begin.Value, begin.Required = from, true
+	end := f.ask("to", momentField, "books.to")
+	end.Value = r.query("to")
+	refs := f.ask("refs", textField, "compare.refs")
 	refs.Help, refs.Mono, refs.Rows, refs.Required = f.T("compare.refs.help", "n", maxListed), true, 12, true
 	f.Fields = []field{begin, end, refs}
 	f.Submit, f.PreviewSubmit = f.T("compare.submit"), f.T("compare.file")
 	return f, nil
 }
 
-// compare is POST /ui/books/compare, because of the list's size: it changes nothing.
-func (u *UI) compare(r *request) (*answer, error) {
+// compare is POST /ui/books/compare. It changes nothing, but the list is too long for a URL.
+func (u *UI) compare(r *request) (*response, error) {
 	s, wrong := readSpan(r, r.value("from"), r.value("to"))
 	refs, message := readRefs(r)
 	if message != "" {
@@ -368,10 +370,10 @@ func (u *UI) compare(r *request) (*answer, error) {
 	if len(wrong) > 0 {
 		return nil, &store.InvalidError{Fields: wrong}
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, booksTime)
+	ctx, cancel := context.WithTimeout(r.ctx, reconcileTimeout)
 	defer cancel()
-	c, err := u.Store.Compare(ctx, r.who.Project, s.From, s.To, refs, shownRefs)
-	if err != nil && r.tookTooLong(ctx) {
+	c, err := u.Store.Compare(ctx, r.caller.Project, s.From, s.To, refs, maxRefs)
+	if err != nil && r.timedOut(ctx) {
 		return nil, invalid("from", r.lang.text("books.toolong"))
 	}
 	if err != nil {
@@ -383,15 +385,14 @@ func (u *UI) compare(r *request) (*answer, error) {
 	p := &comparisonPage{
 		base: u.base(r, "books", "compare.title"), From: s.From, To: s.To, Listed: c.Matched + len(c.Missing),
 		Matched: c.Matched,
-		Missing: c.Missing[:min(len(c.Missing), shownRefs)], MissingCount: len(c.Missing), Extra: c.Extra,
-		MoreExtra: c.More,
-		Again:     link("/books/compare", "from", r.value("from"), "to", r.value("to")),
+		Missing: c.Missing[:min(len(c.Missing), maxRefs)], MissingCount: len(c.Missing), Extra: c.Extra,
+		MoreExtra:  c.More,
+		RepeatLink: link("/books/compare", "from", r.value("from"), "to", r.value("to")),
 	}
 	return show("compare", p)
 }
 
-// readRefs reads the list, one reference a line; empty lines are none. The message says what is wrong with
-// it.
+// readRefs parses the list, one reference a line. It skips empty lines. message is the error, or empty.
 func readRefs(r *request) (refs []string, message string) {
 	line := 0
 	for text := range strings.Lines(r.text("refs")) {
