@@ -150,7 +150,9 @@ func (p *auditPage) offer(action string) {
 
 // row returns the row of an entry.
 func (p *auditPage) row(e *store.AuditEntry) *auditRow {
-	row := &auditRow{AuditEntry: *e, ActionText: p.Or("action.", e.Action), Name: e.Actor, FullObject: e.Object}
+	row := &auditRow{
+		AuditEntry: *e, ActionText: p.Or("action.", e.Action), Name: e.Actor, FullObject: e.Object,
+	}
 	if at := strings.LastIndex(e.Actor, " ("+store.KeyPrefix); at > 0 {
 		row.Name, row.Key = e.Actor[:at], strings.TrimSuffix(e.Actor[at+2:], ")")
 	}

@@ -134,7 +134,9 @@ type secretPage struct {
 }
 
 // showSecret returns the page of a secret. Its texts are "endpoint.NAME.*".
-func (u *UI) showSecret(r *request, id, name string, s *secret.RevealedSecret, until int64) (*response, error) {
+func (u *UI) showSecret(
+	r *request, id, name string, s *secret.RevealedSecret, until int64,
+) (*response, error) {
 	p := &secretPage{base: u.base(r, "endpoints", "endpoint.secret.title"), FullID: store.EndpointPrefix + id}
 	p.Message, p.Secret = p.T("endpoint."+name+".done"), s
 	if until > r.now {

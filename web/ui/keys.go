@@ -33,7 +33,8 @@ type keyRow struct {
 }
 
 func newKeyRow(r *request, k *store.Key) *keyRow {
-	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID, Own: r.caller.Key != nil && r.caller.Key.ID == k.ID}
+	row := &keyRow{Key: *k, FullID: store.KeyPrefix + k.ID}
+	row.Own = r.caller.Key != nil && r.caller.Key.ID == k.ID
 	row.Soon = k.Valid(r.now) && k.ExpiresAt != 0 && k.ExpiresAt < r.now+endsSoon.Milliseconds()
 	return row
 }

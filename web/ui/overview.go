@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// topLanes is how many lanes the page shows, newestCallbacks how many callbacks.
+	// topLanes and newestCallbacks bound the rows of the two lists.
 	topLanes, newestCallbacks = 8, 8
-	// overdueAfter is how overdue the oldest callback is when the page shows it as a warning.
+	// overdueAfter is how long the oldest callback may be overdue before the page shows a warning.
 	overdueAfter = 5 * time.Second
 )
 
-// overviewPage is how things stand.
+// overviewPage is the start page: rates, backlog and health.
 type overviewPage struct {
 	base
-	// AcceptedRate and DeliveredRate are a second, over the last minute or two.
+	// AcceptedRate and DeliveredRate are callbacks per second over the last one to two minutes.
 	AcceptedRate, DeliveredRate string
-	// Share is the part of attempts of the last hour that succeeded, in percent; below zero: there were none.
+	// Share is the percentage of successful attempts in the last hour. It is negative without attempts.
 	Share float64
 	Due   store.DueNow
-	// Late: what is due waits for longer than it should.
+	// Late is true if the oldest due callback is overdue by more than overdueAfter.
 	Late bool
 	Dead int64
 	Open int64
@@ -46,14 +46,14 @@ type overviewPage struct {
 // overview is GET /ui/.
 func (u *UI) overview(r *request) (*response, error) {
 	p := &overviewPage{base: u.base(r, "overview", "overview.title")}
-	for _, fill := range []func(*request, *overviewPage) error{
+	for _, part := range []func(*request, *overviewPage) error{
 		u.readRates, u.drawCharts, u.readBacklog, u.readNewest,
 	} {
-		if err := fill(r, p); err != nil {
+		if err := part(r, p); err != nil {
 			return nil, err
 		}
 	}
-	if r.caller.Root() { // the processes and the index are those of all projects
+	if r.caller.Root() { // all projects share the processes and the index
 		var err error
 		p.installation, err = u.installation(r)
 		if err != nil {
@@ -63,7 +63,7 @@ func (u *UI) overview(r *request) (*response, error) {
 	return show("overview", p)
 }
 
-// readRates says what happens at this moment.
+// readRates sets the current rates and the success share of the last hour.
 func (u *UI) readRates(r *request, p *overviewPage) error {
 	const span = store.Minute
 	begin := span.Begin(r.now) - span.Milliseconds()
@@ -85,7 +85,7 @@ func (u *UI) readRates(r *request, p *overviewPage) error {
 	return nil
 }
 
-// share is a part in percent; below zero where there is no whole.
+// share returns part as a percentage of whole. It is negative if whole is zero.
 func share(part, whole int64) float64 {
 	if whole <= 0 {
 		return -1
@@ -93,7 +93,7 @@ func share(part, whole int64) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// readBacklog says what waits, since when, and what holds it.
+// readBacklog sets the numbers of due, dead and open callbacks, their charts and the most delayed lanes.
 func (u *UI) readBacklog(r *request, p *overviewPage) error {
 	var err error
 	p.Due, err = u.Store.DueNow(r.ctx, r.caller.Project, r.now)
@@ -120,7 +120,7 @@ func (u *UI) readBacklog(r *request, p *overviewPage) error {
 	for i := range views {
 		p.Lanes = append(p.Lanes, p.laneRow(&views[i]))
 	}
-	// The oldest first; then those of which nothing is due, by how much waits in them.
+	// Lanes with the oldest due callback come first. Lanes without due callbacks follow, by backlog.
 	slices.SortStableFunc(p.Lanes, func(a, b *laneRow) int {
 		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)),
 			cmp.Compare(b.Open, a.Open))
@@ -129,7 +129,7 @@ func (u *UI) readBacklog(r *request, p *overviewPage) error {
 	return u.labelLanes(r, p.Lanes)
 }
 
-// dueOr is a due time that has passed, or now.
+// dueOr returns a due time that has passed, or now.
 func dueOr(due, now int64) int64 {
 	if due == 0 || due > now {
 		return now
@@ -143,14 +143,14 @@ func (u *UI) readNewest(r *request, p *overviewPage) error {
 	return err
 }
 
-// A timeRange is how far back the charts of a page go, in spans of which length.
+// A timeRange is the period of the charts: n spans up to now.
 type timeRange struct {
 	name string
 	span store.Span
 	n    int64
 }
 
-// timeRanges are those that can be chosen, the first where none is.
+// timeRanges are the choices. The first is the default.
 var timeRanges = [...]timeRange{{"1h", store.Minute, 60}, {"24h", store.Quarter, 96}, {"7d", store.Hour, 168}}
 
 func rangeOf(name string) timeRange {
@@ -159,10 +159,10 @@ func rangeOf(name string) timeRange {
 	}), 0)]
 }
 
-// dueHours is how far ahead the chart of what is due goes.
+// dueHours is the number of hours in the chart of due callbacks, the current one included.
 const dueHours = 24
 
-// drawCharts draws what happened.
+// drawCharts draws the charts of throughput, attempts and lateness.
 func (u *UI) drawCharts(r *request, p *overviewPage) error {
 	chosen := rangeOf(r.query("range"))
 	for _, each := range timeRanges {
@@ -176,7 +176,7 @@ func (u *UI) drawCharts(r *request, p *overviewPage) error {
 		return err
 	}
 	spans := spansOf(rows, chosen.span, from, int(chosen.n))
-	// What was just begun says nothing yet: a few events in its first second would be drawn as a great many.
+	// A span that has just begun is omitted: a few events in its first second would show as a high rate.
 	if r.now-spans[len(spans)-1].At < length/4 {
 		spans = spans[:len(spans)-1]
 	}
@@ -187,8 +187,9 @@ func (u *UI) drawCharts(r *request, p *overviewPage) error {
 			return float64(count(a)) / (max(float64(min(length, r.now-a.At)), 1000) / 1000)
 		})
 	}
-	chart := func(name string, form picture.Form, value func(float64) string,
-		all ...picture.Series) picture.Chart {
+	chart := func(
+		name string, form picture.Form, value func(float64) string, all ...picture.Series,
+	) picture.Chart {
 		return picture.Chart{
 			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: times, Step: time.Duration(chosen.span),
 			Series: all, Value: value,
@@ -214,7 +215,7 @@ func (u *UI) drawCharts(r *request, p *overviewPage) error {
 	return nil
 }
 
-// spansOf sums rows up: one Activity a span, n of them from a moment on, also where nothing happened.
+// spansOf sums rows into n consecutive spans that begin at from. Spans without rows are zero.
 func spansOf(rows []store.Activity, span store.Span, from int64, n int) []store.Activity {
 	spans := make([]store.Activity, n)
 	for i := range spans {
@@ -228,7 +229,7 @@ func spansOf(rows []store.Activity, span store.Span, from int64, n int) []store.
 	return spans
 }
 
-// timesOf are when spans began.
+// timesOf returns the begin of each span.
 func timesOf(spans []store.Activity) []time.Time {
 	times := make([]time.Time, len(spans))
 	for i := range spans {
@@ -237,7 +238,7 @@ func timesOf(spans []store.Activity) []time.Time {
 	return times
 }
 
-// valuesOf has a value for each span.
+// valuesOf returns a value for each span.
 func valuesOf(spans []store.Activity, of func(a *store.Activity) float64) []float64 {
 	values := make([]float64, len(spans))
 	for i := range spans {
@@ -246,7 +247,7 @@ func valuesOf(spans []store.Activity, of func(a *store.Activity) float64) []floa
 	return values
 }
 
-// outcomes are how many attempts ended how.
+// outcomes returns the series of attempts by outcome.
 func (b *base) outcomes(spans []store.Activity) []picture.Series {
 	outcome := func(name string, tone picture.Tone, count func(a *store.Activity) int64) picture.Series {
 		values := valuesOf(spans, func(a *store.Activity) float64 { return float64(count(a)) })
@@ -259,26 +260,26 @@ func (b *base) outcomes(spans []store.Activity) []picture.Series {
 	}
 }
 
-// picture is the frame of a chart; its texts are those of "chart.NAME" and "chart.NAME.says".
+// picture returns the frame of a chart with the texts "chart.NAME" and "chart.NAME.says".
 func (b *base) picture(name string) picture.Frame {
 	return picture.Frame{ID: "chart-" + name, Title: b.T("chart." + name),
 		Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
 }
 
-// quiet is the frame of one of several charts.
+// quiet returns the frame of one of several charts on a page.
 func (b *base) quiet(name string) picture.Frame {
 	f := b.picture(name)
 	f.Quiet = true
 	return f
 }
 
-// axis is a time axis in the viewer's zone.
+// axis returns a time axis in the viewer's zone.
 func (b *base) axis(from, to time.Time) picture.TimeAxis {
 	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location, Header: b.T("chart.time")}
 }
 
-// tiersChart draws how many callbacks wait at each place of their ladder. The waits are those of the default
-// policy, which most have.
+// tiersChart draws the number of scheduled callbacks by position in their ladder. The labels have the waits
+// of the default policy; callbacks with another policy wait longer or shorter.
 func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
 	policy := accept.PaymentPolicy()
 	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
@@ -302,10 +303,10 @@ func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
 	return c.HTML()
 }
 
-// maxTier bounds the places that are drawn.
+// maxTier bounds the positions of the chart.
 const maxTier = 100
 
-// positive writes a number, and nothing for zero.
+// positive formats a number, zero as "".
 func positive(n int) string {
 	if n == 0 {
 		return ""
@@ -313,7 +314,7 @@ func positive(n int) string {
 	return strconv.Itoa(n)
 }
 
-// dueChart draws what is due in the hours to come.
+// dueChart draws the callbacks that are due now and in each of the next hours.
 func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 	from := store.Hour.Begin(p.now)
 	counts := make([]float64, dueHours)
@@ -331,7 +332,7 @@ func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 	}.HTML()
 }
 
-// rate writes how many a second.
+// rate formats a rate per second.
 func rate(v float64) string {
 	switch {
 	case math.IsNaN(v) || v <= 0:
@@ -344,5 +345,5 @@ func rate(v float64) string {
 	return grouped(int64(math.Round(v))) + "/s"
 }
 
-// whole writes a count.
+// whole formats a count.
 func whole(v float64) string { return grouped(int64(math.Round(v))) }

@@ -29,7 +29,7 @@ func (u *UI) redriveActs() []Route {
 	})
 }
 
-// beginRedrive says which redrive a form is about.
+// beginRedrive adds the facts of a redrive to a form.
 func (f *form) beginRedrive(of store.Redrive) {
 	row := newRedriveRow(&f.base, &of)
 	f.addFacts("column.id", row.FullID)
@@ -39,20 +39,21 @@ func (f *form) beginRedrive(of store.Redrive) {
 }
 
 const (
-	// countMost is how far callbacks are counted before an act on all of them, and countTimeout how long.
-	countMost    = 10_000
+	// countLimit and countTimeout bound the count of the callbacks that an act would change.
+	countLimit   = 10_000
 	countTimeout = 3 * time.Second
-	// carefulRate is suggested: a receiver that has just come back is not to be run over.
+	// carefulRate is the suggested rate. It protects a receiver that has just recovered.
 	carefulRate = "100/s"
 )
 
-// A bulk is an action over all that a filter picks, as its form has it.
+// A bulk is an action on all callbacks that match a filter, from the form.
 type bulk struct {
 	action store.RedriveAction
 	filter *filter
 }
 
-// statesOf are the states that an action picks where its filter names none, as the engine has it.
+// statesOf returns the states that an action selects if its filter has no state. The engine has the same
+// rule.
 func statesOf(action store.RedriveAction) []store.State {
 	switch action {
 	case store.RedriveRetry:
@@ -65,10 +66,9 @@ func statesOf(action store.RedriveAction) []store.State {
 	return nil
 }
 
-// bulkOf reads the action and the filter. A page's address has the filter as parameters of its own; the form
-// that was sent has it whole in one field, because the filter has a parameter "reason" and the form a field
-// of that name, which is for the audit. What a filter does not say of states is written into it, so that it
-// says what will be done.
+// bulkOf parses the action and the filter. In a URL the filter is parameters. In a submitted form it is one
+// field, because the form's own field "reason" (for the audit log) would collide with the filter's parameter
+// "reason". bulkOf adds the action's states to a filter without states, so that the form shows them.
 func (u *UI) bulkOf(r *request) (*bulk, error) {
 	from, action := r.url.Query(), r.query("action")
 	if r.form != nil {
@@ -106,10 +106,10 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 	return b, nil
 }
 
-// request is the redrive that the form asks for.
+// request returns the redrive that the form describes.
 func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
 	q = control.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter,
-		Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countMost}
+		Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countLimit}
 	switch b.action {
 	case store.RedriveRetry:
 		q.Ladder = r.value("ladder")
@@ -122,41 +122,42 @@ func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
 	return q, err
 }
 
-// has says whether the filter picks callbacks of one of the states.
+// has reports whether the filter selects one of the states.
 func (b *bulk) has(states ...store.State) bool {
 	return slices.ContainsFunc(states, func(s store.State) bool {
 		return slices.Contains(b.filter.States, s)
 	})
 }
 
-// A tally is how many callbacks a filter picks.
+// A tally is the number of callbacks that match a filter.
 type tally struct {
 	n int64
-	// more: there are more than n. unknown: they could not be counted in time.
+	// more is true if there are more than n. unknown is true if the count has timed out.
 	more, unknown bool
 }
 
-// countBulk counts what the filter picks, whatever is still missing of the form: what a redrive would be done
-// to does not depend on it.
+// countBulk counts the callbacks that match the filter. It counts for the action cancel, which needs no other
+// field: the form may be incomplete, and the number does not depend on the action.
 func (u *UI) countBulk(r *request, b *bulk) (tally, error) {
 	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter,
-		Shown: b.filter.JSON(), Most: countMost}
+		Shown: b.filter.JSON(), Most: countLimit}
 	return u.count(r, q)
 }
 
-// count counts what a redrive would change. Where that takes too long as a whole, or a page of it, what it
-// would do is asked for without a number.
+// count counts the callbacks that a redrive would change. If countTimeout or the store's own deadline passes,
+// it returns an unknown tally and no error.
 func (u *UI) count(r *request, q control.RedriveRequest) (t tally, err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, countTimeout)
 	defer cancel()
 	t.n, t.more, err = u.Engine.CountRedrive(ctx, r.caller.Project, q)
-	if err != nil && (r.timedOut(ctx) || errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil) {
+	storeTimedOut := errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil
+	if err != nil && (r.timedOut(ctx) || storeTimedOut) {
 		return tally{unknown: true}, nil
 	}
 	return t, err
 }
 
-// what names the callbacks that were counted.
+// what describes the counted callbacks in the viewer's language.
 func (t tally) what(b *base) string {
 	switch {
 	case t.unknown:
@@ -183,8 +184,8 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	f.Back = r.back(list)
 	f.Hidden = []named{{"action", name}, {"filter", b.filter.query()}}
 	f.Submit, f.PreviewSubmit = f.T("redrives.submit."+name), f.T("redrives.recount")
-	f.Facts = append(b.filter.conditions(&f.base), fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"),
-		Link: list})
+	f.Facts = append(b.filter.conditions(&f.base),
+		fact{Name: f.T("redrives.matching"), Value: f.T("redrives.see"), Link: list})
 	rate, ladder := r.value("rate"), store.Ladder(r.value("ladder"))
 	if r.form == nil {
 		rate = carefulRate
@@ -210,7 +211,8 @@ func (u *UI) askRedrive(r *request) (*form, error) {
 	return f, nil
 }
 
-// describeBulk names what will happen to how many, and what of it may surprise.
+// describeBulk sets the effects of the action, the number of callbacks and the warnings. rate is the typed
+// rate.
 func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) {
 	if t.n == 0 && !t.unknown {
 		f.Effects = []string{f.T("redrives.nothing")}
@@ -221,9 +223,9 @@ func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) 
 		name = "once"
 	}
 	pace, per := store.Rate{}, rate
-	// what is wrong with it is said at the field
-	if asked, err := store.ParseRate(rate); err == nil || rate == "" {
-		pace, per = asked, f.rate(asked)
+	// An invalid rate is an error of its field; here the typed text is shown.
+	if parsed, err := store.ParseRate(rate); err == nil || rate == "" {
+		pace, per = parsed, f.rate(parsed)
 	}
 	f.Effects = []string{f.T("redrives.says."+name, "what", t.what(&f.base), "rate", per)}
 	if d := f.takes(t.n, pace); d != "" && t.more {
@@ -271,10 +273,9 @@ func (u *UI) newRedrive(r *request) (*response, error) {
 	return u.redirectDone(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
 }
 
-// recount shows the form with what would happen now, as it is filled in; what is wrong with that is said at
-// its fields.
+// recount shows the form with a new count as its preview. Invalid fields are errors of the form.
 func (u *UI) recount(r *request, q control.RedriveRequest) (*response, error) {
-	q.Most = 1 // it is judged here, and counted for the form
+	q.Most = 1 // this call only validates the fields; askRedrive counts
 	if _, err := u.count(r, q); err != nil {
 		return nil, err
 	}

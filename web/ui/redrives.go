@@ -13,26 +13,27 @@ import (
 type redrivesPage struct {
 	base
 	Rows []*redriveRow
-	// Next is the address of the next page, First of the first; empty: there is none, or this is it.
+	// Next is the URL of the next page; empty on the last. First is the URL of the first; empty on the first.
 	Next, First string
 }
 
 // A redriveRow is a redrive in a list.
 type redriveRow struct {
 	store.Redrive
-	// FullID has its prefix.
+	// FullID has the prefix.
 	FullID string
-	// Tone is the kind of badge that its state has.
+	// Tone is the colour of the state's badge.
 	Tone string
-	// Conditions are what its filter says, Unsaid how many of them are not shown.
+	// Conditions are the first conditions of the filter, Hidden counts the rest.
 	Conditions []fact
-	Unsaid     int
+	Hidden     int
 	Bar        template.HTML
-	// PerSecond is its rate, in the viewer's words.
+	// PerSecond is the rate in the viewer's language.
 	PerSecond string
 }
 
-// Bounds of what a list shows of a filter; the redrive's own page has all of it.
+// Bounds of a filter in the list: conditions, and bytes of a condition. The redrive's page shows the whole
+// filter.
 const (
 	maxConditions = 3
 	maxCondition  = 60
@@ -59,8 +60,8 @@ func (u *UI) redrives(r *request) (*response, error) {
 		if f, ok := filterOf(r, &row.Redrive); ok {
 			row.Conditions = f.conditions(&p.base)
 		}
-		row.Unsaid = max(len(row.Conditions)-maxConditions, 0)
-		row.Conditions = row.Conditions[:len(row.Conditions)-row.Unsaid]
+		row.Hidden = max(len(row.Conditions)-maxConditions, 0)
+		row.Conditions = row.Conditions[:len(row.Conditions)-row.Hidden]
 		for j := range row.Conditions {
 			if short, isShort := cut(row.Conditions[j].Value, maxCondition); isShort {
 				row.Conditions[j].Value = short + "…"
@@ -71,7 +72,7 @@ func (u *UI) redrives(r *request) (*response, error) {
 	return show("redrives", p)
 }
 
-// redriveTones are the kinds of badge that states have; none: a plain one.
+// redriveTones are the colours of the states' badges. Other states have a plain badge.
 var redriveTones = map[store.RedriveState]string{
 	store.RedriveGathering: "busy", store.RedriveRunning: "busy", store.RedrivePaused: "warn",
 	store.RedriveDone: "good",
@@ -82,10 +83,10 @@ func newRedriveRow(b *base, of *store.Redrive) *redriveRow {
 		PerSecond: b.rate(of.Rate)}
 }
 
-// Verb is its action as the catalogue names it.
+// Verb returns the catalogue key of the action.
 func (row *redriveRow) Verb() string { return "redrives.action." + string(row.Action) }
 
-// Label is its state as the catalogue names it. One that was paused while it is being gathered says so.
+// Label returns the catalogue key of the state. A redrive that was paused while it gathers has its own key.
 func (row *redriveRow) Label() string {
 	if row.Paused && row.State == store.RedriveGathering {
 		return "redrives.state.gathering_paused"
@@ -93,7 +94,7 @@ func (row *redriveRow) Label() string {
 	return "redrives.state." + string(row.State)
 }
 
-// bar draws how far a redrive is.
+// bar draws the progress of a redrive.
 func (b *base) bar(of *store.Redrive) template.HTML {
 	return picture.Progress{
 		Frame: picture.Frame{
@@ -108,20 +109,20 @@ func (b *base) bar(of *store.Redrive) template.HTML {
 	}.HTML()
 }
 
-// defaultRate is the rate, in callbacks a second, at which the engine does redrives that ask for none.
+// defaultRate is the engine's rate, in callbacks per second, for redrives without a rate.
 const defaultRate = 1000
 
-// effectiveRate is the rate at which a redrive is done.
-func effectiveRate(asked store.Rate) store.Rate {
-	if asked.Count <= 0 {
+// effectiveRate returns the rate of a redrive, or the default for a zero rate.
+func effectiveRate(rate store.Rate) store.Rate {
+	if rate.Count <= 0 {
 		return store.Rate{Count: defaultRate, Per: time.Second}
 	}
-	return asked
+	return rate
 }
 
-// rate says how often a redrive does something.
-func (b *base) rate(asked store.Rate) string {
-	of := effectiveRate(asked)
+// rate formats the rate of a redrive in the viewer's language.
+func (b *base) rate(rate store.Rate) string {
+	of := effectiveRate(rate)
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h",
 		24 * time.Hour: "d"}[of.Per]
 	if unit == "" {
@@ -130,26 +131,26 @@ func (b *base) rate(asked store.Rate) string {
 	return b.T("redrives.per."+unit, "n", of.Count)
 }
 
-// redrivePage is one redrive.
+// redrivePage is the page of one redrive.
 type redrivePage struct {
 	base
 	*redriveRow
 	Bar template.HTML
-	// Left is how many are still to be done, Takes about how long that takes at its rate; empty: that is not
-	// known.
+	// Left counts the callbacks that are still to be done. Takes estimates the duration; empty if unknown.
 	Left  int64
 	Takes string
-	// Asked is what it was told, Conditions its filter. Shown is the filter where it cannot be read.
-	Asked     []fact
+	// Settings are the redrive's settings besides the filter. RawFilter is the filter's text if it cannot be
+	// parsed.
+	Settings  []fact
 	RawFilter string
-	// All lists what the filter picks now.
+	// All is the URL of the list of callbacks that match the filter now.
 	All   string
 	Audit []store.AuditEntry
-	// CanPause, CanResume and CanCancel: that is possible now, and the viewer may.
+	// CanPause, CanResume and CanCancel are true if the state and the viewer's key allow the act.
 	CanPause, CanResume, CanCancel bool
 }
 
-// maxObjectAudit is how many entries of the audit a page of one thing shows.
+// maxObjectAudit bounds the audit entries on the page of an object.
 const maxObjectAudit = 20
 
 // redrive is GET /ui/redrives/{id}.
@@ -158,7 +159,8 @@ func (u *UI) redrive(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	audit, err := u.Store.Audit(r.ctx, r.caller.Project, store.AuditFilter{Object: of.ID, Limit: maxObjectAudit})
+	audit, err := u.Store.Audit(r.ctx, r.caller.Project,
+		store.AuditFilter{Object: of.ID, Limit: maxObjectAudit})
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func (u *UI) redrive(r *request) (*response, error) {
 	if of.State == store.RedriveRunning {
 		p.Takes = p.takes(p.Left, of.Rate)
 	}
-	p.Asked = p.asked(&of)
+	p.Settings = p.settings(&of)
 	if f, ok := filterOf(r, &of); ok {
 		p.Conditions = f.conditions(&p.base)
 		p.All = Root + "/callbacks?" + f.query()
@@ -184,10 +186,10 @@ func (u *UI) redrive(r *request) (*response, error) {
 	return show("redrive", p)
 }
 
-// takes says how long so many take at a rate; empty: no time worth speaking of.
-func (b *base) takes(n int64, asked store.Rate) string {
+// takes estimates the duration of n callbacks at a rate. It is empty up to a second and beyond 1,000 days.
+func (b *base) takes(n int64, rate store.Rate) string {
 	const longest = 1000 * 24 * time.Hour
-	every := effectiveRate(asked).Every()
+	every := effectiveRate(rate).Every()
 	if n <= 0 || every > 0 && n > int64(longest/every) {
 		return ""
 	}
@@ -197,8 +199,8 @@ func (b *base) takes(n int64, asked store.Rate) string {
 	return ""
 }
 
-// asked is what a redrive was told beside its filter.
-func (b *base) asked(of *store.Redrive) []fact {
+// settings returns the settings of a redrive besides its filter.
+func (b *base) settings(of *store.Redrive) []fact {
 	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(of.Action))},
 		{Name: b.T("redrives.rate"), Value: b.rate(of.Rate)}}
 	switch of.Action {

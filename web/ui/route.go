@@ -117,7 +117,9 @@ func (u *UI) table() []Route {
 			act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
 		),
 		withExtraTime(reconcileTimeout, fixedPage("/books", store.ScopeRead, u.reconciliation)),
-		withExtraTime(reconcileTimeout, u.acts(act{"/books/compare", store.ScopeRead, u.askCompare, u.compare})...),
+		withExtraTime(reconcileTimeout, u.acts(
+			act{"/books/compare", store.ScopeRead, u.askCompare, u.compare},
+		)...),
 		forRoot(fixedPage("/system/migrations", store.ScopeRead, u.migrations)),
 		forRoot(withExtraTime(verifyTimeout, u.acts(
 			act{"/system/verify", store.ScopeAdmin, u.askVerify, u.verify},

@@ -14,8 +14,8 @@ import (
 func (u *UI) scheduleActs() []Route {
 	enable := func(on bool) func(*request, string) error {
 		return func(r *request, id string) error {
-			_, err := u.Engine.PatchSchedule(r.ctx, r.caller.Project, id, control.ScheduleChange{Enabled: &on},
-				r.by())
+			ch := control.ScheduleChange{Enabled: &on}
+			_, err := u.Engine.PatchSchedule(r.ctx, r.caller.Project, id, ch, r.by())
 			return err
 		}
 	}
@@ -32,14 +32,15 @@ func (u *UI) scheduleActs() []Route {
 	})
 }
 
-// beginSchedule says which schedule a form is about.
+// beginSchedule adds the facts of a schedule to a form.
 func (f *form) beginSchedule(s store.Schedule) {
 	zone := newScheduleRow(&s, f.now).Zone
-	f.addFacts("column.name", s.Name, "schedules.cron", s.Cron+" "+zone, "schedules.next", f.Absolute(s.NextAt))
+	f.addFacts("column.name", s.Name, "schedules.cron", s.Cron+" "+zone)
+	f.addFacts("schedules.next", f.Absolute(s.NextAt))
 }
 
 const (
-	// exampleTemplate is what a new schedule begins with.
+	// exampleTemplate and exampleCron are the values in the form of a new schedule.
 	exampleTemplate = `{
   "url": "https://shop.example/settlement",
   "topic": "settlement.daily",
@@ -47,45 +48,49 @@ const (
   "policy": "payment"
 }`
 	exampleCron = "30 2 * * *"
-	// previewTimes is how many due times a preview shows, templateRows how high the field of a template is.
+	// previewTimes is the number of due times in a preview. templateRows is the height of the template's
+	// field.
 	previewTimes = 5
 	templateRows = 12
 )
 
-// scheduleForm is the form of a schedule that is to be made, or that is there.
+// scheduleForm returns the form of a new or an existing schedule.
 func (u *UI) scheduleForm(r *request, name, back string, s *store.Schedule) *form {
 	f := u.form(r, "schedules", "schedules."+name, back)
 	f.PreviewSubmit = f.T("schedules.preview")
-	title, cron := f.ask("name", lineField, "schedules.name"),
-		f.askMono("cron", "schedules.cron", exampleCron)
-	title.Label, title.Value, title.Required, cron.Value, cron.Required = f.T("column.name"), s.Name, true,
-		s.Cron, true
-	zone, missed := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai"),
-		f.ask("missed", choiceField, "schedules.missed")
+	title := f.ask("name", lineField, "schedules.name")
+	title.Label, title.Value, title.Required = f.T("column.name"), s.Name, true
+	cron := f.askMono("cron", "schedules.cron", exampleCron)
+	cron.Value, cron.Required = s.Cron, true
+	zone := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai")
 	zone.Label, zone.Value = f.T("frame.zone"), s.Timezone
+	missed := f.ask("missed", choiceField, "schedules.missed")
 	missed.Options = choose(&f.base, "schedules.missed.", cmp.Or(s.Missed, store.MissedOnce),
 		store.MissedOnce, store.MissedSkip)
-	enabled, template := f.ask("enabled", checkField, "schedules.enabled"),
-		f.ask("callback", textField, "schedules.template")
-	enabled.Checked, template.Value, template.Required, template.Mono, template.Rows = s.Enabled,
-		string(s.Template), true, true, templateRows
+	enabled := f.ask("enabled", checkField, "schedules.enabled")
+	enabled.Checked = s.Enabled
+	template := f.ask("callback", textField, "schedules.template")
+	template.Value, template.Required, template.Mono = string(s.Template), true, true
+	template.Rows = templateRows
 	f.Fields = []field{title, cron, zone, missed, enabled, template, f.askReason()}
 	return f
 }
 
-// scheduleChange is the schedule as the form has it.
+// scheduleChange returns the schedule that the form describes.
 func (u *UI) scheduleChange(r *request) (ch control.ScheduleChange, err error) {
-	name, cron, timezone, missed, enabled := r.value("name"), r.value("cron"), r.value("timezone"),
-		r.value("missed"), r.form.Has("enabled")
-	ch = control.ScheduleChange{Name: &name, Cron: &cron, Timezone: &timezone, Missed: &missed,
-		Enabled: &enabled, Template: []byte(strings.TrimSpace(r.text("callback")))}
+	ch = control.ScheduleChange{
+		Name: new(r.value("name")), Cron: new(r.value("cron")), Timezone: new(r.value("timezone")),
+		Missed: new(r.value("missed")), Enabled: new(r.form.Has("enabled")),
+		Template: []byte(strings.TrimSpace(r.text("callback"))),
+	}
 	if !json.Valid(ch.Template) {
 		return ch, invalid("callback", r.lang.text("form.json"))
 	}
 	return ch, nil
 }
 
-// previewSchedule shows the form with the times at which the schedule would be due.
+// previewSchedule shows the form with the schedule's next due times, in the viewer's zone and in the
+// schedule's.
 func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*response, error) {
 	cron, timezone := r.value("cron"), r.value("timezone")
 	next, err := control.NextTimes(cron, timezone, r.now, previewTimes)
@@ -96,12 +101,13 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*re
 	if err != nil {
 		return nil, err
 	}
-	own := cmp.Or(timezone, utc.name)
+	scheduleZone := cmp.Or(timezone, utc.name)
 	says := []string{f.T("schedules.preview.says", "zone", r.zone.name)}
 	for _, at := range next {
 		line := f.Absolute(at) + " · " + f.relative(at)
-		if own != r.zone.name {
-			line = f.T("schedules.preview.own", "at", line, "own", scheduleLocalTime(timezone, at), "zone", own)
+		if scheduleZone != r.zone.name {
+			local := scheduleLocalTime(timezone, at)
+			line = f.T("schedules.preview.own", "at", line, "own", local, "zone", scheduleZone)
 		}
 		says = append(says, line)
 	}
@@ -130,7 +136,7 @@ func (u *UI) newSchedule(r *request) (*response, error) {
 	return u.redirectDone(r, Root+"/schedules/"+store.SchedulePrefix+s.ID, "schedules.new.done")
 }
 
-// schedulePath is the page of the request's schedule.
+// schedulePath returns the path of the page of the request's schedule.
 func schedulePath(r *request) string { return Root + "/schedules/" + r.params["id"] }
 
 func (u *UI) askEditSchedule(r *request) (*form, error) {
@@ -162,7 +168,7 @@ func (u *UI) editSchedule(r *request) (*response, error) {
 	}
 	ch.Template = []byte(typed)
 	if sameJSON(typed, string(s.Template)) {
-		ch.Template = nil // the bytes of its payload stay as they are
+		ch.Template = nil // unchanged: keep the stored bytes of the payload
 	}
 	if r.value("preview") != "" {
 		return u.previewSchedule(r, u.askEditSchedule)
@@ -181,14 +187,14 @@ func (u *UI) runSchedule(r *request, id string) (*response, error) {
 	return u.redirectDone(r, Root+"/callbacks/"+store.CallbackPrefix+made.ID, "schedules.run.done")
 }
 
-// A templatePart is a text in a template of a schedule that may carry a credential: its address, or a header.
-// From and to are where it stands; shown is what of it may be seen.
+// A templatePart is a JSON string in the template of a schedule that may contain a credential: the URL or a
+// header. from and to are its byte offsets. masked is the value without the credential.
 type templatePart struct {
 	name, masked string
 	from, to     int
 }
 
-// templateParts finds them in JSON. Of what is no object there are none.
+// templateParts returns the parts of a template. It returns none for a text that is not a JSON object.
 func templateParts(text string) (parts []templatePart) {
 	eachMember(text, 0, func(name string, value json.RawMessage, from int) {
 		switch name {
@@ -209,8 +215,8 @@ func templateParts(text string) (parts []templatePart) {
 	return parts
 }
 
-// eachMember reads the members of a JSON object that stands at the offset at; it ends where the text can no
-// longer be read.
+// eachMember calls each for every member of a JSON object, with the byte offset of the value. at is the
+// offset of the object. eachMember stops at a syntax error.
 func eachMember(text string, at int, each func(name string, value json.RawMessage, from int)) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -230,8 +236,9 @@ func eachMember(text string, at int, each func(name string, value json.RawMessag
 	}
 }
 
-// maskedTemplate is a template without the credentials in its headers and its address. What is no JSON
-// object, which only a damaged row can have, is not shown at all: what in it is a credential is unknown.
+// maskedTemplate returns a template with the credentials of its headers and its URL masked. A damaged row may
+// have a template that is not a JSON object. Then maskedTemplate masks all of it, since it cannot find the
+// credentials.
 func maskedTemplate(text string) string {
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") || !json.Valid([]byte(text)) {
 		return query.Mask
@@ -239,38 +246,38 @@ func maskedTemplate(text string) string {
 	return replaceParts(text, templateParts(text), func(p templatePart) string { return jsonText(p.masked) })
 }
 
-// restoreMasked puts what was masked back into a template that was shown, and maybe changed beside it. All
-// other bytes stay as they were typed. A header is not put back where the template goes to another receiver:
-// its credential was given for the one that it had.
-func restoreMasked(typed, kept string) string {
+// restoreMasked replaces masked values in a typed template with those of the stored template. All other bytes
+// stay as typed. It does not restore headers if the template has another receiver: a credential must not go
+// to a receiver that it was not meant for.
+func restoreMasked(typed, stored string) string {
 	known := make(map[string]templatePart)
-	for _, p := range templateParts(kept) {
+	for _, p := range templateParts(stored) {
 		known[p.name] = p
 	}
-	put := func(only string) {
+	restore := func(prefix string) {
 		typed = replaceParts(typed, templateParts(typed), func(p templatePart) string {
 			was, ok := known[p.name]
 			now := typed[p.from:p.to]
-			if !ok || !strings.HasPrefix(p.name, only) || now != jsonText(was.masked) {
+			if !ok || !strings.HasPrefix(p.name, prefix) || now != jsonText(was.masked) {
 				return now
 			}
-			return kept[was.from:was.to]
+			return stored[was.from:was.to]
 		})
 	}
-	put("url")
-	if sameReceiver(typed, kept) {
-		put("headers.")
+	restore("url") // first: sameReceiver compares the real URLs
+	if sameReceiver(typed, stored) {
+		restore("headers.")
 	}
 	return typed
 }
 
-// sameReceiver says whether two templates go to the same host and the same endpoint.
+// sameReceiver reports whether two templates have the same endpoint and the same host.
 func sameReceiver(a, b string) bool {
 	to := func(template string) (url, endpoint string) {
 		eachMember(template, 0, func(name string, value json.RawMessage, _ int) {
 			var text string
 			if json.Unmarshal(value, &text) != nil {
-				return // null, or what the engine refuses
+				return // null, or invalid: the engine reports it
 			}
 			switch name {
 			case "url":
@@ -286,8 +293,8 @@ func sameReceiver(a, b string) bool {
 	return endpointA == endpointB && (urlA == urlB || store.SameHost(urlA, urlB))
 }
 
-// stillMasked names the first part of a template that has a mask in it which stands for nothing that is
-// known: "url" or a header as "headers.NAME"; empty: there is none.
+// stillMasked returns the name of the first part that still contains a mask: "url" or "headers.NAME". It
+// returns "" if there is none.
 func stillMasked(template string) string {
 	for _, p := range templateParts(template) {
 		text := template[p.from:p.to]
@@ -298,7 +305,7 @@ func stillMasked(template string) string {
 	return ""
 }
 
-// replaceParts puts other texts in the place of parts.
+// replaceParts replaces each part of a text with the result of by.
 func replaceParts(text string, parts []templatePart, by func(p templatePart) string) string {
 	var out strings.Builder
 	at := 0
@@ -309,18 +316,18 @@ func replaceParts(text string, parts []templatePart, by func(p templatePart) str
 	return out.String() + text[at:]
 }
 
-// jsonText writes a text as JSON.
+// jsonText formats a string as JSON without HTML escapes.
 func jsonText(s string) string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(s); err != nil {
-		panic(err) // texts can always be encoded
+		panic(err) // strings always encode
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// sameJSON says whether two texts are the same but for the space in them.
+// sameJSON reports whether two JSON texts differ only in whitespace.
 func sameJSON(a, b string) bool {
 	var one, other bytes.Buffer
 	return json.Compact(&one, []byte(a)) == nil && json.Compact(&other, []byte(b)) == nil &&

@@ -14,28 +14,28 @@ import (
 type schedulesPage struct {
 	base
 	Search string
-	// Enabled are the choices of that filter.
+	// Enabled are the options of the filter by state.
 	Enabled []option
 	Rows    []*scheduleRow
-	// Next is the address of the next page, First of the first; empty: there is none, or this is it.
+	// Next is the URL of the next page; empty on the last. First is the URL of the first; empty on the first.
 	Next, First string
-	// Narrow: conditions narrow the list.
+	// Narrow is true if the filter has a condition.
 	Narrow bool
 }
 
 // A scheduleRow is a schedule in a list.
 type scheduleRow struct {
 	store.Schedule
-	// FullID and LastFullID have their prefixes; LastFullID is empty where no callback was made yet.
+	// FullID and LastFullID have their prefixes. LastFullID is the last callback; empty before the first run.
 	FullID, LastFullID string
-	// Zone is the name of its time zone, which is never empty.
+	// Zone is the name of its time zone, UTC by default.
 	Zone string
-	// Late: it should have made a callback, and has not.
+	// Late is true if the schedule is enabled and overdue by more than lateAfter.
 	Late bool
 }
 
-// lateAfter is how long after its due time a schedule is late, in milliseconds: a dispatcher looks every few
-// seconds.
+// lateAfter is how long a schedule may be overdue before it counts as late, in milliseconds. A dispatcher
+// looks for due schedules every few seconds.
 const lateAfter = 15_000
 
 func newScheduleRow(s *store.Schedule, now int64) *scheduleRow {
@@ -82,33 +82,33 @@ func (u *UI) schedules(r *request) (*response, error) {
 	return show("schedules", p)
 }
 
-// Bounds of what the page of a schedule shows.
+// Bounds of the page of a schedule. maxTemplate is in bytes.
 const (
 	maxTimes    = 10
 	maxRuns     = 20
 	maxTemplate = 8 << 10
 )
 
-// schedulePage is one schedule.
+// schedulePage is the page of one schedule.
 type schedulePage struct {
 	base
 	*scheduleRow
-	// Template is JSON over several lines, without what is not to be shown. Cut: it goes on.
+	// Template is indented JSON with credentials masked. Cut is true if it is only the beginning.
 	Template string
 	Cut      bool
-	// Times are its next due times. OtherZone: its clocks are not the viewer's.
+	// Times are the next due times. OtherZone is true if the schedule's time zone is not the viewer's.
 	Times     []dueTime
 	OtherZone bool
 	Runs      []store.ScheduleRun
-	// Older is how many runs are not shown.
+	// Older counts the runs that the page does not show.
 	Older int
 	Audit []store.AuditEntry
 }
 
-// A dueTime is when a schedule is due, and what its own clocks show then.
+// A dueTime is a due time in Unix milliseconds. Local is the time in the schedule's time zone.
 type dueTime struct {
-	At  int64
-	Own string
+	At    int64
+	Local string
 }
 
 // schedule is GET /ui/schedules/{id}.
@@ -121,7 +121,8 @@ func (u *UI) schedule(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	audit, err := u.Store.Audit(r.ctx, r.caller.Project, store.AuditFilter{Object: s.ID, Limit: maxObjectAudit})
+	audit, err := u.Store.Audit(r.ctx, r.caller.Project,
+		store.AuditFilter{Object: s.ID, Limit: maxObjectAudit})
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +141,8 @@ func (u *UI) schedule(r *request) (*response, error) {
 	return show("schedule", p)
 }
 
-// dueTimes are the next due times of an enabled schedule, the first of which the store knows. What the store
-// keeps can be read.
+// dueTimes returns the next n due times of an enabled schedule. The first is stored, the others are computed
+// from the cron expression.
 func dueTimes(s *store.Schedule, n int) []dueTime {
 	times := []dueTime{{At: s.NextAt}}
 	if next, err := control.NextTimes(s.Cron, s.Timezone, s.NextAt, n-1); err == nil {
@@ -150,12 +151,13 @@ func dueTimes(s *store.Schedule, n int) []dueTime {
 		}
 	}
 	for i := range times {
-		times[i].Own = scheduleLocalTime(s.Timezone, times[i].At)
+		times[i].Local = scheduleLocalTime(s.Timezone, times[i].At)
 	}
 	return times
 }
 
-// scheduleLocalTime is what the clocks of a schedule show. The moment with its year stands beside it.
+// scheduleLocalTime formats a time in a schedule's time zone. It omits the year: the page shows the absolute
+// time next to it.
 func scheduleLocalTime(timezone string, at int64) string {
 	zone, err := schedule.ParseZone(timezone)
 	if err != nil {

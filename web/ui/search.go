@@ -10,27 +10,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// searchPage is what one word was found as, where that is not one thing.
+// searchPage shows the results of a search that has found more than one kind of object.
 type searchPage struct {
 	base
 	Query string
 	Parts []searchPart
 }
 
-// A searchPart is one way in which the word was understood.
+// A searchPart is one interpretation of the search text, with its results.
 type searchPart struct {
 	Name string
-	// Rows are the newest; none: nothing was found so far, and the list lookups on.
+	// Rows are the newest callbacks. Without rows the scan is not complete: the list behind Link continues
+	// it.
 	Rows []*callbackRow
-	// Endpoints are those found; Link is where all of it is.
+	// Endpoints are the endpoints found. Link is the list of all results.
 	Endpoints []store.Endpoint
 	Link      string
 }
 
-// searchRows is how many of each kind the page shows.
+// searchRows bounds the results of each part.
 const searchRows = 5
 
-// A lookup is one way in which callbacks may be meant.
+// A lookup is one interpretation of the search text as a filter of callbacks.
 type lookup struct {
 	name, link string
 	filter     store.Filter
@@ -38,8 +39,8 @@ type lookup struct {
 
 func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }
 
-// search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. What is
-// found as one thing alone is gone to at once.
+// search is GET /ui/search?q=: an id, a reference, a lock key, a label as NAME=VALUE, or an endpoint. If only
+// one interpretation has results, search redirects to them.
 func (u *UI) search(r *request) (*response, error) {
 	q := r.query("q")
 	if len(q) > 256 {
@@ -91,7 +92,8 @@ func (u *UI) search(r *request) (*response, error) {
 	return show("search", p)
 }
 
-// searchID goes to what has the id, whatever it is of.
+// searchID redirects to the object with an id. An id without a prefix can only be a callback's. It returns
+// nil and no error if q is not an id.
 func (u *UI) searchID(r *request, q string) (*response, error) {
 	for _, f := range actionGroups() {
 		if _, ok := store.BareID(f.prefix, q); ok && f.path != "" {
@@ -112,24 +114,24 @@ func (u *UI) searchID(r *request, q string) (*response, error) {
 	return nil, nil
 }
 
-// maxOrder is how many callbacks of one reference a page shows.
+// maxOrder bounds the callbacks of an order's page.
 const maxOrder = 200
 
-// orderPage is everything under one business reference, by where it goes.
+// orderPage shows the callbacks of one business reference, grouped by receiver.
 type orderPage struct {
 	base
 	Ref    string
 	Groups []orderGroup
-	// Counts are how many there are in each state.
+	// Counts are the numbers of callbacks by state.
 	Counts []chip
-	// More: there are more than the page shows.
+	// More is true if there are more callbacks than maxOrder.
 	More bool
 }
 
-// An orderGroup is what goes to one receiver.
+// An orderGroup is the callbacks to one receiver.
 type orderGroup struct {
 	Name string
-	// Link is the endpoint's page; empty: it is a plain address.
+	// Link is the endpoint's page. It is empty for a plain URL and for a deleted endpoint.
 	Link string
 	Rows []*callbackRow
 }
@@ -174,10 +176,10 @@ func (u *UI) order(r *request) (*response, error) {
 	return show("order", p)
 }
 
-// maxNamed is how many endpoints of one page are asked for their names.
+// maxNamed bounds the endpoints of a page whose names are read, one call each.
 const maxNamed = 20
 
-// nameGroups puts the names of endpoints in the place of their ids.
+// nameGroups replaces the ids of endpoints with their names.
 func (u *UI) nameGroups(r *request, groups []orderGroup) error {
 	for i := range groups {
 		id, ok := store.BareID(store.EndpointPrefix, groups[i].Name)

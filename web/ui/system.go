@@ -14,39 +14,39 @@ import (
 )
 
 const (
-	// maxOffset is how far a process's clock may be from the index's before the page points at it.
+	// maxOffset is the clock skew of a process, relative to the index, from which the page shows a warning.
 	maxOffset = time.Second
-	// maxHeadDelay is how long the first of the delay set may be overdue: what is due is moved within a
-	// second.
+	// maxHeadDelay is how long the head of the delay set may be overdue. The index promotes due callbacks
+	// within a second.
 	maxHeadDelay = 5 * time.Second
-	// indexTimeout bounds what the page asks of the index, which may be away: the rest of the page must be
-	// there then, too.
+	// indexTimeout bounds the call for the index's statistics. The rest of the page does not need them.
 	indexTimeout = 3 * time.Second
 )
 
-// systemPage is how the program is: its processes, its database and its index. Only the settings' admin key
-// is shown those; the others are shown what they may do to their project.
+// systemPage shows the processes, the database and the index. Only the admin key of the settings sees them.
+// Other keys see the acts on their project.
 type systemPage struct {
 	base
-	// Why says why nothing can be committed; empty: it can.
+	// Why is the reason why SQL cannot commit, or empty.
 	Why string
 	installation
-	// HeadLate: what is due is not moved.
+	// HeadLate is true if the index does not promote due callbacks.
 	HeadLate bool
 }
 
-// An installation is the processes and the index, which are those of all projects.
+// An installation is the processes and the index. All projects share them.
 type installation struct {
 	Processes []*processRow
-	// Alive, InFlight and Workers are of all processes that run. Idle: none of them attempts anything.
+	// Alive, InFlight and Workers are sums over the live processes. Idle is true if none of them sends.
 	Alive, InFlight, Workers int
 	Idle                     bool
 	Index                    index.Status
-	// Stats is nil where the index does not answer.
+	// Stats is nil if the index does not respond.
 	Stats *schedule.Stats
 }
 
-// A processRow is one process. Gone: it has died, or cannot reach the database. Off: its clock is.
+// A processRow is one process. Gone is true if its heartbeat is older than control.DispatcherSilence. Off is
+// true if its clock skew exceeds maxOffset.
 type processRow struct {
 	store.Dispatcher
 	Gone, Off bool
@@ -61,10 +61,10 @@ func newProcessRow(d *store.Dispatcher, now int64) *processRow {
 	}
 }
 
-// Does is the roles that it has, so written that a line can end between two.
+// Does returns the roles of the process. The spaces allow line breaks.
 func (p *processRow) Does() string { return strings.ReplaceAll(p.Roles, ",", ", ") }
 
-// Counters are those of the index, in the order of a callback's way through it.
+// Counters returns the names of the index's counters, in the order in which a callback passes them.
 func (*systemPage) Counters() []string {
 	return []string{"claimed", "acked", "rescheduled", "diverted", "buried", "reaped", "stale"}
 }
@@ -87,7 +87,8 @@ func (u *UI) system(r *request) (*response, error) {
 	return show("system", p)
 }
 
-// installation says how the program is. An index that does not say its sizes is no reason to show nothing.
+// installation reads the processes and the state of the index. If the index fails to report its statistics,
+// Stats stays nil and the rest is returned.
 func (u *UI) installation(r *request) (all installation, err error) {
 	processes, err := u.Engine.Dispatchers(r.ctx)
 	if err != nil {
@@ -115,15 +116,15 @@ func (u *UI) installation(r *request) (all installation, err error) {
 	case r.ctx.Err() != nil:
 		return all, errors.Join(err, r.ctx.Err())
 	default:
-		u.Logger.Debug("index does not say its sizes", "error", err)
+		u.Logger.Debug("index statistics not available", "error", err)
 	}
 	return all, nil
 }
 
-// Other says whether the index has another generation than it should.
+// Other reports whether the index has another generation than SQL.
 func (p *systemPage) Other() bool { return !p.Index.Down && p.Index.Present != p.Index.Generation }
 
-// Horizon is how far ahead the index holds callbacks; empty: all.
+// Horizon returns how far ahead of their due time callbacks enter the index. Empty means that all are in it.
 func (p *systemPage) Horizon() string {
 	if p.Index.Horizon == 0 {
 		return ""
@@ -132,16 +133,16 @@ func (p *systemPage) Horizon() string {
 }
 
 const (
-	// verifyTimeout bounds a comparison, which reads every open callback twice.
+	// verifyTimeout bounds a verification, which reads every open callback twice.
 	verifyTimeout = time.Minute
-	// rebuildTimeout is how long a rebuild is waited for. One that is given up is completed by the process
-	// that keeps the index.
+	// rebuildTimeout bounds a rebuild. After it the rebuild is abandoned, and the next leader starts it
+	// again.
 	rebuildTimeout = 5 * time.Minute
 )
 
 const systemPath = Root + "/system"
 
-// systemActs are acts on the whole project: the kill switch, after which nothing of it is sent any more.
+// systemActs returns the routes of the acts on the whole project: pause and resume all sending.
 func (u *UI) systemActs() []Route {
 	pause, resume := pausing(func(
 		ctx context.Context, project, _ string, until int64, by store.Actor,
@@ -163,7 +164,7 @@ func (u *UI) systemActs() []Route {
 	})
 }
 
-// beginProject names the project and says whether it is paused at this moment.
+// beginProject adds the facts of a project and of its current pause to a form.
 func (f *form) beginProject(project store.Project) {
 	f.addFacts("frame.project", project.ID)
 	if project.PausedUntil <= f.now {
@@ -200,36 +201,37 @@ func (f *form) askResumeAll(project store.Project) error {
 	return nil
 }
 
-// driftPage is what differs between the database and the index.
+// driftPage shows the differences between SQL and the index.
 type driftPage struct {
 	base
-	// TooLong: the comparison was not ended.
+	// TooLong is true if the verification has reached verifyTimeout.
 	TooLong     bool
 	Drift       index.Drift
 	Differences []difference
 }
 
-// A difference is one kind of drift. Its texts are those of "system.drift.NAME" and what is below it.
+// A difference is one kind of drift. Its texts are "system.drift.NAME" and "system.drift.NAME.*".
 type difference struct {
 	Name  string
 	Count int
 	IDs   []string
-	// More is how many there are beyond the ids. Known: the database has rows of them.
+	// More counts the callbacks beyond IDs. Known is true if SQL has rows for them.
 	More  int
 	Known bool
 }
 
-// Clean says whether nothing differs.
+// Clean reports whether nothing differs.
 func (p *driftPage) Clean() bool { return p.Drift.Clean() }
 
-// Other says whether the index has another generation than it should.
+// Other reports whether the index has another generation than SQL.
 func (p *driftPage) Other() bool { return p.Drift.Generation != p.Drift.IndexGeneration }
 
 func (u *UI) askVerify(r *request) (*form, error) {
 	return u.form(r, "system", "system.verify", systemPath, ".time"), nil
 }
 
-// verify is POST /ui/system/verify: it changes nothing, but costs too much to be had by a link.
+// verify is POST /ui/system/verify. It changes nothing, but it is too expensive for a link that a crawler or
+// a prefetch may follow.
 func (u *UI) verify(r *request) (*response, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, verifyTimeout)
 	defer cancel()
@@ -257,10 +259,10 @@ func (u *UI) verify(r *request) (*response, error) {
 	return show("drift", p)
 }
 
-// errIndexDown: the index does not answer.
-var errIndexDown = errors.New("the index does not answer")
+// errIndexDown reports that the index does not respond.
+var errIndexDown = errors.New("the index does not respond")
 
-// indexError says of an error of something that needs the index whether it is the index's.
+// indexError adds errIndexDown to an error of an act on the index if the index is down.
 func (u *UI) indexError(r *request, err error) error {
 	if slices.Contains(u.Engine.Health(r.ctx).Degraded, "redis") {
 		return errors.Join(errIndexDown, err)
@@ -288,34 +290,34 @@ func (u *UI) rebuild(r *request) (*response, error) {
 	if err != nil {
 		return nil, u.indexError(r, err)
 	}
-	says := func(key string) string {
-		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed, "generation", report.Generation,
-			"d", shortDuration(report.Took))
+	result := func(key string) string {
+		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed,
+			"generation", report.Generation, "d", shortDuration(report.Took))
 	}
 	if dry {
 		f, err := u.askRebuild(r)
 		if err != nil {
 			return nil, err
 		}
-		return preview(f, says("system.rebuild.would"))
+		return preview(f, result("system.rebuild.would"))
 	}
-	return u.returnDone(r, systemPath, says("system.rebuild.done"))
+	return u.returnDone(r, systemPath, result("system.rebuild.done"))
 }
 
-// A Migration is one step of the database's schema.
+// A Migration is one migration of the database's schema.
 type Migration struct {
 	Version int64
 	Name    string
-	// AppliedAt is zero for one that is not applied.
+	// AppliedAt is zero if the migration is not applied.
 	AppliedAt time.Time
 }
 
-// migrationsPage is the steps of the schema. It is not kept up to date: each look opens a connection of its
+// migrationsPage is the list of migrations. It has no stream, because each request opens a connection of its
 // own.
 type migrationsPage struct {
 	base
 	Rows []Migration
-	// Open is how many are not applied.
+	// Open counts the migrations that are not applied.
 	Open int
 }
 
