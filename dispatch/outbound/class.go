@@ -108,8 +108,9 @@ func isLocalResource(err error) bool {
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		return false
 	}
-	// IPv4: no local port is left. IPv6: this machine has no IPv6 address. That is permanent for this
-	// destination, so it is not a local failure that diverts for ever.
+	// For IPv4, EADDRNOTAVAIL means that no local port is left, which passes. For IPv6 it mostly means that
+	// this machine has no IPv6 address. Waiting does not cure that, and an attempt that is not charged would
+	// be repeated for ever, so the attempt is charged.
 	var op *net.OpError
 	if errors.As(err, &op) {
 		if to, ok := op.Addr.(*net.TCPAddr); ok {

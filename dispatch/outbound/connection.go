@@ -58,10 +58,12 @@ type connection struct {
 	idle idleCheck
 }
 
+// newConnection takes over a connection that was just dialed. conn is TLS on raw after its handshake, or raw
+// itself. Only raw has the file descriptor that the idle check watches.
 func newConnection(conn, raw net.Conn, key poolKey) *connection {
 	c := &connection{conn: conn, raw: raw, key: key}
 	c.in = bufio.NewReader(c)
-	c.interrupt = func() { _ = conn.SetDeadline(longAgo) } // an error means that it is already closed
+	c.interrupt = func() { _ = conn.SetDeadline(longAgo) } // it fails only on a closed connection
 	c.idle.watch(raw)
 	return c
 }

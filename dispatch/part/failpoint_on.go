@@ -32,8 +32,9 @@ func Failpoint(name string) {
 	killSelf(name)
 }
 
-// FailpointOf is Failpoint. With DISPATCHER_FAILPOINT=name@text it kills the process at every pass whose
-// about contains text.
+// FailpointOf is Failpoint with a description of what passes, such as a callback's URL. With
+// DISPATCHER_FAILPOINT=name@text it kills the process whenever about contains text. A restarted process is
+// killed there again.
 func FailpointOf(name, about string) {
 	chosen, text, every := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), "@")
 	if !every {

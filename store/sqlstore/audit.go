@@ -243,8 +243,10 @@ func (l *auditListing) bound(q *query) {
 	q.add("\n\tORDER BY audit.id DESC")
 }
 
-// filter adds the conditions that bound leaves out, on the subquery part. Times cannot bound ids here: the
-// ids are of the writing machine's clock, and the times of the index's.
+// filter adds the conditions that bound leaves out. They are on the columns of the subquery named part, so
+// they do not change which index the database uses. From and To must be compared with the time of an entry:
+// its id has the clock of the process that wrote it, its time that of the scheduling index.
+// findActors must have filled l.actors for this window, unless the query is only tested for emptiness.
 func (l *auditListing) filter(q *query) {
 	switch {
 	case strings.HasSuffix(l.Action, "."):

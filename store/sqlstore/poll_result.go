@@ -71,9 +71,11 @@ type finishedPoll struct {
 	answeredAt int64
 }
 
-// acceptPollResults accepts the result callbacks of all polls that have ended in this transaction.
+// acceptPollResults accepts the result callbacks of all polls that have ended in this transaction. Each
+// transaction calls it once, before its commit. It ends, because a result callback is never a poll.
 func (t *tx) acceptPollResults() error {
-	for len(t.endedPolls) > 0 { // a result callback may supersede a poll, which then ends too
+	// Accepting a result callback may supersede an open poll, which enters endedPolls in turn.
+	for len(t.endedPolls) > 0 {
 		if err := t.acceptResultsOfEnded(); err != nil {
 			return err
 		}

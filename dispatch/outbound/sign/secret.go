@@ -203,7 +203,9 @@ func privateEd25519(key []byte) ([]byte, error) {
 		ed25519.PrivateKeySize)
 }
 
-// publicEd25519 returns the public key of a private or a public key.
+// publicEd25519 returns the public key in the bytes that ParseSecretFor or ParseVerifierFor returned: 64 bytes
+// are a private key with its public half, 32 bytes are a public key. A seed, which has 32 bytes too, must not
+// be passed.
 func publicEd25519(key []byte) (ed25519.PublicKey, error) {
 	switch len(key) {
 	case ed25519.PublicKeySize:
@@ -251,6 +253,8 @@ func parseRSAPEM(text string) (*rsa.PrivateKey, error) {
 	return key, checkRSASize(&key.PublicKey)
 }
 
+// checkRSASize is called when a key is parsed. Smaller keys are too weak, larger ones take too much CPU time
+// to sign with.
 func checkRSASize(key *rsa.PublicKey) error {
 	if bits := key.N.BitLen(); bits < minRSABits || bits > maxRSABits {
 		return fmt.Errorf("key has %d bits, not %d to %d", bits, minRSABits, maxRSABits)

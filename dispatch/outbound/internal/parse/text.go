@@ -24,7 +24,8 @@ func Clean(b []byte) string {
 	return out.String()
 }
 
-// IsPlain reports whether Clean changes nothing because all bytes are ASCII without control characters.
+// IsPlain reports whether all bytes are ASCII without control characters, newline and tab excepted. Clean
+// leaves such a text as it is, and some others too.
 func IsPlain(b []byte) bool {
 	for _, c := range b {
 		if c >= utf8.RuneSelf || c == 0x7f || c < 0x20 && c != '\n' && c != '\t' {
