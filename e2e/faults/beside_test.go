@@ -82,7 +82,7 @@ func newCallbackAfterAnOutage(tr *trial) {
 	var waits []time.Duration
 	for i := range 10 {
 		sent := time.Now()
-		id := tr.AskAndNote(tr.Numbered("new")(i))
+		id := tr.SubmitAndNote(tr.Numbered("new")(i))
 		tr.AtLeast(time.Minute, "a new callback arrives", 1, func() int { return tr.Receiver.Times(id) })
 		waits = append(waits, time.Since(sent).Round(time.Millisecond))
 	}

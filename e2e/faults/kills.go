@@ -128,7 +128,7 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	got, err := c.AskBatch(ctx, some, http.StatusAccepted, http.StatusOK)
+	got, err := c.SubmitBatch(ctx, some, http.StatusAccepted, http.StatusOK)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for k, cb := range got {
@@ -173,7 +173,7 @@ func killedInBatches(tr *trial) {
 	}
 	p := tr.Serve()
 	for batch := range batches {
-		tr.Eventually(harness.HandOverLimit, fmt.Sprintf("batch %d is accepted", batch),
+		tr.Eventually(harness.AcceptTimeout, fmt.Sprintf("batch %d is accepted", batch),
 			func() error { return b.ask(p.Client, batch) })
 	}
 	v := tr.End(2*time.Minute, tr.Hit(judge.Bounds{Heal: 2 * time.Minute}))

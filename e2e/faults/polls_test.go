@@ -206,7 +206,7 @@ func (v *pollVictim) as(t *testing.T) *pollVictim {
 func (v *pollVictim) ask(p *harness.Process) error {
 	s := v.order(v.ref(), fiveTiers...)
 	s["idempotency_key"], s["lock_key"] = "key-"+v.ref(), "lock-"+v.ref()
-	cb, err := p.Ask(s)
+	cb, err := p.Submit(s)
 	if err == nil {
 		v.id = cb.ID
 		v.NoteAccepted(v.id, v.ref())
@@ -217,7 +217,7 @@ func (v *pollVictim) ask(p *harness.Process) error {
 // die has the poll accepted by a process that kills itself, and looks at what that leaves.
 func (v *pollVictim) die() {
 	failpoint := fmt.Sprintf("%s:%d", v.failpoint, v.request)
-	v.Backend.KeepApart("another test goes on with it")
+	v.Backend.SkipReconciliation("another test goes on with it")
 	p := v.ServeUntil(failpoint)
 	if err := v.ask(p); err != nil {
 		// its first request may be as quick as the answer
@@ -252,7 +252,7 @@ func (v *pollVictim) goOn() {
 	if v.Claims.Faults == 0 {
 		v.Fatal("it did not come to the kill")
 	}
-	v.Backend.KeepApart("")
+	v.Backend.SkipReconciliation("")
 	p := v.Serve()
 	if v.id == "" {
 		v.Check(v.ask(p))

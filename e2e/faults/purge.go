@@ -11,7 +11,7 @@ import (
 // its first attempt fails, and its tier is longer than the minute until the purge. A row that is gone must
 // have been seen terminal before. What remains is judged as ever.
 func purged(tr *trial) {
-	tr.Backend.KeepApart("retention removes callbacks")
+	tr.Backend.SkipReconciliation("retention removes callbacks")
 	tr.Receiver.AnswerFirst("later", harness.Reply{Status: 500})
 	tr.ServeAll("--retention-payload", "1s", "--retention-metadata", "20s")
 	ld := tr.Load(100, func(i int) harness.Submission {

@@ -228,7 +228,7 @@ func (a *arena) race(contests []*contest) {
 // ask makes one call of the contest, each by another process, and keeps the answer.
 func (a *arena) ask(c *contest, i int, x call) error {
 	p := a.processes[(c.n+i)%len(a.processes)]
-	ctx, cancel := context.WithTimeout(context.Background(), harness.AskTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.SubmitTimeout)
 	defer cancel()
 	for {
 		var made client.Callback

@@ -249,7 +249,7 @@ func TestRecipes(t *testing.T) {
 	mostlyWaits(t)
 	preamble, list := readRecipes(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	b.KeepApart("what a shell hands over is not counted")
+	b.SkipReconciliation("what a shell hands over is not counted")
 	r := harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt"))
 	p := harness.Serve(t, harness.Launch{On: b})
 	for _, recipe := range list {

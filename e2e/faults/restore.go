@@ -51,7 +51,7 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	}
 	p.Kill()
 	tr.MarkFault()
-	tr.Backend.KeepApart("another database takes its place")
+	tr.Backend.SkipReconciliation("another database takes its place")
 
 	r.restore(pg, dump)
 	held := tr.Serve("--hold")
@@ -90,7 +90,7 @@ func (r *restoration) accept(group, delay string) {
 		r.Check(err)
 		r.lines.Write(append(line, '\n'))
 		// Each by itself: the client of the first run is not the one of the second.
-		id, ref := r.AskAndNote(s), s["ref"].(string)
+		id, ref := r.SubmitAndNote(s), s["ref"].(string)
 		r.old[ref], r.now[ref] = id, id
 		r.refs[group] = append(r.refs[group], ref)
 	}
@@ -136,7 +136,7 @@ func (r *restoration) restore(pg *testserver.Postgres, dump string) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Backend.Postgres, r.DB = fresh, nil
-	r.Backend.OpenBooks()
+	r.Backend.ResetAccounts()
 }
 
 // postgresTool runs one of PostgreSQL's client programs, which stand where its server does.

@@ -34,7 +34,7 @@ const (
 // saturate loads a dispatcher of these arguments until the test ends. It is alone on its server, and has as
 // many connections to SQL as usual. Its books are not compared, for that reason.
 func saturate(tr *harness.Trial, why string, args ...string) *saturation {
-	tr.Backend.KeepApart(why)
+	tr.Backend.SkipReconciliation(why)
 	tr.Args = nil
 	s := &saturation{trial: &trial{Trial: tr}, p: tr.Serve(args...)}
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

@@ -252,7 +252,7 @@ func (tr *trial) watch(p *harness.Process) *watch {
 func (w *watch) accept(i int) {
 	s := w.l.Numbered(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
 	one := seen{asked: time.Now()}
-	cb, err := w.p.Ask(s)
+	cb, err := w.p.Submit(s)
 	one.answered = time.Now()
 	if refusal := harness.Refusal(err); refusal != nil {
 		one.status, one.bare = refusal.Status, refusal.RetryAfter == 0

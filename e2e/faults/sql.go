@@ -286,7 +286,7 @@ func logCutOff(tr *trial) {
 	for i := range n {
 		s := tr.Numbered("plain")(i)
 		s["delay"] = "20s"
-		order = append(order, tr.AskAndNote(s))
+		order = append(order, tr.SubmitAndNote(s))
 	}
 	p.Kill()
 	wal := filepath.Join(tr.Backend.DataDir, "dispatcher.db-wal")
@@ -309,12 +309,12 @@ func logCutOff(tr *trial) {
 	if len(lost) == 0 || len(lost) == n {
 		tr.Errorf("%d of %d were lost: the cut hit nothing, or everything", len(lost), n)
 	}
-	tr.Backend.LostByDesign(len(lost))
+	tr.Backend.ForgetAccepted(len(lost))
 	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone",
 		info.Size(),
 		len(lost), n)
 	tr.intact()
-	tr.AskAndNote(tr.Callback("plain", "after-the-cut"))
+	tr.SubmitAndNote(tr.Callback("plain", "after-the-cut"))
 	tr.End(time.Minute, judge.Bounds{Unknown: lost, Heal: time.Minute})
 	if p.Ended() {
 		tr.Error("the process has ended")

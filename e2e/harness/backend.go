@@ -26,16 +26,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A backend is a database and an index, and where they are. The same backend given to two launches is a
-// restart.
+// Backend is a database, an index, and their addresses. Two launches on the same Backend are a restart.
 type Backend struct {
 	Name     string
 	Postgres string // URL; empty: SQLite in dataDir
 	Redis    string // URL; empty: the embedded index
-	// Direct and redisBehind are the URLs that tests use themselves, where a proxy stands in front of the
-	// program's.
+	// Direct and RedisBehind are the URLs for the tests, if a proxy stands between the program and the
+	// server.
 	Direct, RedisBehind string
-	// Server is the Redis of redis, to be killed, stopped and started again; nil with the embedded index.
+	// Server is the Redis server at Redis; tests kill, stop and restart it. It is nil with the embedded
+	// index.
 	Server  *testserver.Redis
 	Prefix  string
 	DataDir string
@@ -43,7 +43,7 @@ type Backend struct {
 	accounts *accounts
 }
 
-// Args are the settings that are common to all processes on the backend.
+// Args are the settings that all processes on the backend share.
 func (b Backend) Args() []string {
 	args := []string{"--data-dir", b.DataDir, "--egress-allow", "127.0.0.0/8", "--log-format", "json"}
 	if b.Postgres != "" {
@@ -55,7 +55,7 @@ func (b Backend) Args() []string {
 	return args
 }
 
-// A combination says which of the four a backend is.
+// Combination says whether a backend has PostgreSQL and Redis, or SQLite and the embedded index.
 type Combination struct{ Postgres, Redis bool }
 
 func (c Combination) String() string {
@@ -79,8 +79,8 @@ var (
 	BothEnds       = []Combination{SQLiteEmbedded, PostgresRedis}
 )
 
-// NewBackend makes an empty backend of the combination: a database on the shared PostgreSQL or a file of its
-// own, and a Redis of its own, so that a test may empty it.
+// NewBackend creates an empty backend of the combination: a new database on the shared PostgreSQL or a new
+// SQLite file, and its own Redis server, which a test may empty.
 func NewBackend(tb testing.TB, c Combination) Backend {
 	tb.Helper()
 	b := Backend{Name: c.String(), DataDir: tb.TempDir(), Prefix: "e2e", accounts: new(accounts)}
@@ -94,7 +94,7 @@ func NewBackend(tb testing.TB, c Combination) Backend {
 	return b
 }
 
-// OnEach runs a trial on each of the combinations, one after another.
+// OnEach runs a trial on each combination, in order.
 func OnEach(t *testing.T, combinations []Combination, run func(*Trial)) {
 	t.Helper()
 	for _, c := range combinations {
@@ -106,7 +106,8 @@ func OnEach(t *testing.T, combinations []Combination, run func(*Trial)) {
 	}
 }
 
-// Database opens the backend's SQL beside the program, to read it.
+// Database opens a connection to the backend's SQL, separate from the program's, so that the test can read
+// it.
 func (b Backend) Database(tb testing.TB) *sql.DB {
 	tb.Helper()
 	driver, name := "pgx", b.Postgres
@@ -124,14 +125,14 @@ func (b Backend) Database(tb testing.TB) *sql.DB {
 	return db
 }
 
-// CountOpen is how many callbacks are not terminal, and one of them.
+// CountOpen returns the number of callbacks that are not terminal, and the id of one of them.
 func CountOpen(ctx context.Context, db *sql.DB) (n int, example string, err error) {
 	err = db.QueryRowContext(ctx,
 		`SELECT count(*), coalesce(min(id), '') FROM callbacks WHERE state = 'scheduled'`).Scan(&n, &example)
 	return n, example, err
 }
 
-// connect opens the backend's Redis, whatever its form. No proxy is in front of it.
+// connect opens the backend's Redis (single, Sentinel or Cluster), without the proxy.
 func (b Backend) connect() redis.UniversalClient {
 	url := b.Redis
 	if b.RedisBehind != "" {
@@ -149,14 +150,14 @@ func (b Backend) connect() redis.UniversalClient {
 	return redis.NewUniversalClient(o)
 }
 
-// RedisClient opens the backend's one Redis, to look into it or to break it.
+// RedisClient opens the backend's single Redis, to read it or to break it.
 func (b Backend) RedisClient(tb testing.TB) *redis.Client {
 	c := b.connect().(*redis.Client)
 	tb.Cleanup(func() { c.Close() })
 	return c
 }
 
-// EachRedis runs f on the backend's Redis, or on each master of its Cluster, one after another.
+// EachRedis runs f on the backend's Redis, or on each master of its Cluster, one at a time.
 func (b Backend) EachRedis(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	c := b.connect()
 	defer c.Close()
@@ -165,17 +166,17 @@ func (b Backend) EachRedis(ctx context.Context, f func(context.Context, *redis.C
 		return f(ctx, c.(*redis.Client))
 	}
 	var mu sync.Mutex
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, one *redis.Client) error {
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
-		return f(ctx, one)
+		return f(ctx, master)
 	})
 }
 
 // FlushAll empties a Redis.
 func FlushAll(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }
 
-// Flush empties the trial's Redis, if it has one.
+// Flush empties the trial's Redis. It does nothing with the embedded index.
 func (tr *Trial) Flush() {
 	tr.Helper()
 	if tr.Backend.Redis != "" {
@@ -183,7 +184,7 @@ func (tr *Trial) Flush() {
 	}
 }
 
-// EachKey runs f on each key of the index, with the last part of its name, on each Redis.
+// EachKey runs f on each key of the index, on each Redis. name is the last part of the key.
 func (b Backend) EachKey(ctx context.Context, f func(c *redis.Client, key, name string) error) error {
 	return b.EachRedis(ctx, func(ctx context.Context, c *redis.Client) error {
 		keys, err := c.Keys(ctx, b.Prefix+":{*").Result()
@@ -199,7 +200,7 @@ func (b Backend) EachKey(ctx context.Context, f func(c *redis.Client, key, name 
 	})
 }
 
-// ReadIndex lists what Redis holds of each callback.
+// ReadIndex lists the entries of all callbacks in Redis.
 func (b Backend) ReadIndex(ctx context.Context) (items []judge.Item, err error) {
 	places := map[string]string{"delay": "delayed", "ready": "ready", "leases": "leased"}
 	err = b.EachKey(ctx, func(c *redis.Client, key, name string) error {
@@ -218,8 +219,8 @@ func (b Backend) ReadIndex(ctx context.Context) (items []judge.Item, err error) 
 	return items, err
 }
 
-// embeddedIndex asks the process for what differs between SQL and its index, and makes of it what the index
-// holds.
+// embeddedIndex derives the contents of the embedded index: the open rows of SQL, corrected by the
+// differences that the process reports.
 func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.Item, error) {
 	drift, err := c.VerifyIndex(ctx, client.VerifyRequest{})
 	if err != nil {
@@ -237,14 +238,14 @@ func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.It
 	return items, nil
 }
 
-// WorkDir holds the binary for as long as the tests run.
+// WorkDir holds the binary while the tests run.
 var WorkDir string
 
-// Main runs the tests of a package and then, in the order given, what follows them:
+// Main runs the tests of a package, and then the functions in after, in order:
 //
 //	func TestMain(m *testing.M) { harness.Main(m) }
 //
-// With -short it runs none.
+// With -short it runs no test.
 func Main(m *testing.M, after ...func() error) {
 	flag.Parse()
 	if testing.Short() {
@@ -254,7 +255,7 @@ func Main(m *testing.M, after ...func() error) {
 	parallelSet := false
 	flag.Visit(func(f *flag.Flag) { parallelSet = parallelSet || f.Name == "test.parallel" })
 	if !parallelSet {
-		// Tests wait for timers and leases most of the time: more of them than cores is right.
+		// Tests mostly wait for timers and leases, so more of them run in parallel than there are cores.
 		if err := flag.Set("test.parallel", "16"); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -281,10 +282,11 @@ func run(m *testing.M, after []func() error) int {
 	return code
 }
 
-// build makes the binary once.
+// build builds the binary once.
 var build = sync.OnceValues(func() (string, error) { return Build(filepath.Join(WorkDir, "dispatcher")) })
 
-// Build makes a binary of this checkout of that name, with failpoints and further flags of go build.
+// Build builds the binary from this checkout, with failpoints and the given flags of go build, and writes it
+// to the file name.
 func Build(name string, flags ...string) (string, error) {
 	cmd := exec.Command("go", slices.Concat([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints",
 		"-o", name},
@@ -303,19 +305,20 @@ func Binary(tb testing.TB) string {
 	return name
 }
 
-// A Finished command is one that ran to its end.
+// Finished is the result of a command that ran to its end.
 type Finished struct {
 	Code           int
 	Stdout, Stderr string
 }
 
-// Command runs the binary with arguments to its end, in an empty directory, without our keys.
+// Command runs the binary to its end, in an empty directory, without the test keys. It fails the test after
+// limit.
 func Command(tb testing.TB, limit time.Duration, env []string, args ...string) Finished {
 	tb.Helper()
 	return RunProgram(tb, Binary(tb), limit, env, args...)
 }
 
-// RunProgram is Command with a binary of the caller's choice.
+// RunProgram is Command for another binary.
 func RunProgram(tb testing.TB, program string, limit time.Duration, env []string, args ...string) Finished {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -335,8 +338,9 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	return Finished{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
 }
 
-// Prepared has a command run in an empty directory, with our environment without any setting of a dispatcher
-// and with these beside it, and die with the test process, even where that is killed before it can clean up.
+// Prepared sets the command's directory to an empty one, and its environment to that of the test without all
+// DISPATCHER_ variables, plus env. The command dies with the test process, even if that process is killed
+// before its cleanup.
 func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	tb.Helper()
 	cmd.Dir, cmd.Env = tb.TempDir(), slices.DeleteFunc(os.Environ(), func(kv string) bool {
@@ -347,8 +351,7 @@ func Prepared(tb testing.TB, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// Lines are those of a file, without the spaces around them, but for those that are empty or comments, which
-// begin with #.
+// Lines returns the lines of a file, trimmed. It leaves out empty lines and comments, which begin with #.
 func Lines(tb testing.TB, file string) (lines []string) {
 	tb.Helper()
 	text, err := os.ReadFile(file)

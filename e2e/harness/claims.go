@@ -8,14 +8,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// Claims are what processes had claimed in SQL and not committed when they were killed or stopped. By G4 such
-// a fault may send each of them once more, and no other callback. SQL shows them: a live process soon commits
-// its claims, those of a dead one stay until they run out.
+// Claims are the claims that processes had in SQL without a result when they were killed or stopped. By
+// guarantee G4 such a fault may cause one more send for each of them, and none for other callbacks. SQL shows
+// them: a live process soon commits its claims, while those of a dead process stay until they expire.
 type Claims struct {
 	open map[openClaim]bool
-	// Faults is how often Take was called.
+	// Faults is the number of calls of Take.
 	Faults int
-	most   int // the most that one fault cost
+	most   int // the highest number of claims that one fault left
 }
 
 // An openClaim is a claim without a result.
@@ -26,10 +26,10 @@ type openClaim struct {
 
 func (c *openClaim) fields() []any { return []any{&c.id, &c.fence} }
 
-// Len is how many claims were left.
+// Len returns the number of claims that the faults left.
 func (c *Claims) Len() int { return len(c.open) }
 
-// Hit is how often the faults found each callback in flight.
+// Hit returns how often the faults found each callback in flight.
 func (c *Claims) Hit() map[string]int {
 	hit := map[string]int{}
 	for claim := range c.open {
@@ -38,19 +38,19 @@ func (c *Claims) Hit() map[string]int {
 	return hit
 }
 
-// String is for the table's remarks.
+// String is for the remarks of the fault table.
 func (c *Claims) String() string {
 	return fmt.Sprintf("claimed and not committed at the faults: %d in all, %d at most at one", len(c.open),
 		c.most)
 }
 
-// Take adds what the process left behind that was killed or stopped at that time. Span is how long the others
-// may take for what they had claimed before, less than such a claim lives.
+// Take adds the open claims of a process that was killed or stopped at that time. It first waits for span, in
+// which the other processes commit the claims they had. span must be shorter than the life of a claim.
 func (tr *Trial) Take(at time.Time, span time.Duration) {
 	tr.Helper()
 	tr.MarkFault()
 	if len(tr.Alive()) > 0 {
-		time.Sleep(time.Until(at.Add(span))) // the others' own claims end by the clock
+		time.Sleep(time.Until(at.Add(span))) // the live processes commit their own claims until then
 	} else {
 		tr.awaitSessionsEnd()
 	}
@@ -67,7 +67,7 @@ func (tr *Trial) Take(at time.Time, span time.Duration) {
 	c.most = max(c.most, len(c.open)-before)
 }
 
-// Kill kills a process, and takes what it left behind.
+// Kill kills a process, and adds its open claims.
 func (tr *Trial) Kill(p *Process, span time.Duration) {
 	tr.Helper()
 	at := time.Now()
@@ -75,8 +75,8 @@ func (tr *Trial) Kill(p *Process, span time.Duration) {
 	tr.Take(at, span)
 }
 
-// KillOne is Kill of one of the processes that the trial began with. Where it was the only one it starts
-// another, which it returns.
+// KillOne is Kill for one of the first processes of the trial. If it was the only one, KillOne starts another
+// process and returns it.
 func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	tr.Helper()
 	tr.Kill(p, span)
@@ -86,8 +86,8 @@ func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	return tr.Serve()
 }
 
-// Die waits until a process has killed itself at its failpoint, and takes what it left behind. It returns
-// when that was.
+// Die waits until a process has killed itself at its failpoint, and adds its open claims. It returns the time
+// of the end.
 func (tr *Trial) Die(p *Process, limit, span time.Duration) (at time.Time) {
 	tr.Helper()
 	select {
@@ -103,8 +103,8 @@ func (tr *Trial) Die(p *Process, limit, span time.Duration) (at time.Time) {
 	return at
 }
 
-// awaitSessionsEnd waits until PostgreSQL is done with what the processes, all of them dead, had sent it: it
-// commits that whether anybody waits for it or not.
+// awaitSessionsEnd waits until PostgreSQL has finished the statements of the dead processes. It commits them
+// even though no client waits for them.
 func (tr *Trial) awaitSessionsEnd() {
 	if tr.Backend.Postgres == "" {
 		return
@@ -120,48 +120,46 @@ func (tr *Trial) awaitSessionsEnd() {
 	})
 }
 
-// Hit adds to bounds what the faults may cost: of what they hit, as often as they hit it, and of nothing
-// else.
+// Hit adds the costs of the faults to the bounds: each callback may have as many duplicates as faults hit it.
 func (tr *Trial) Hit(b judge.Bounds) judge.Bounds {
 	b.Duplicates, b.Hit = tr.Claims.Len(), tr.Claims.Hit()
 	return b
 }
 
-// Conclude waits until everything is terminal and comes to the verdict, as Accounted does.
+// Conclude waits until all callbacks are terminal, and calls Accounted.
 func (tr *Trial) Conclude(settle, heal time.Duration) judge.Verdict {
 	tr.Helper()
 	tr.Settle(settle)
 	return tr.Accounted(judge.Bounds{Heal: heal})
 }
 
-// TakenUp says which of the claims has not been taken up yet.
+// TakenUp returns an error that names a claim which no process has taken over yet.
 func (tr *Trial) TakenUp() error {
 	for _, c := range Rows(tr, (*openClaim).fields,
 		`SELECT id, fence FROM callbacks WHERE state = 'scheduled' AND claim_token <> ''`) {
 		if tr.Claims.open[c] {
-			return fmt.Errorf("claim %d of cb_%s is still there", c.fence, c.id)
+			return fmt.Errorf("claim %d of cb_%s is still open", c.fence, c.id)
 		}
 	}
 	return nil
 }
 
-// Accounted is the verdict with these bounds and those of the claims that the faults left. It fails the trial
-// if SQL records a claim without a result that none of the faults explains: then something else lost it.
+// Accounted is Verdict with these bounds and those of the claims that the faults left. It fails the trial if
+// SQL records a crashed claim that none of the faults explains, because something else lost it.
 func (tr *Trial) Accounted(b judge.Bounds) judge.Verdict {
 	tr.Helper()
-	complain := Violations(tr)
+	violation := Violations(tr)
 	for _, c := range Rows(tr, (*openClaim).fields,
 		`SELECT callback_id, fence FROM attempts WHERE class = 'crashed'`) {
 		if !tr.Claims.open[c] {
-			complain("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight",
-				c.fence,
-				c.id, tr.Claims.Faults)
+			violation("claim %d of cb_%s ended without a result, and none of the %d faults had it in flight",
+				c.fence, c.id, tr.Claims.Faults)
 		}
 	}
 	return tr.Verdict(tr.Hit(b))
 }
 
-// Rows reads rows of the trial's SQL into values of T, to whose fields scan points.
+// Rows reads rows of the trial's SQL into values of T. scan returns pointers to the fields of T.
 func Rows[T any](tr *Trial, scan func(*T) []any, query string, args ...any) (all []T) {
 	tr.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

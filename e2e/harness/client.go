@@ -11,17 +11,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-// A client calls the API with package client. Its methods return errors, so that goroutines may use them.
+// Client calls the API through package client. Its methods return errors instead of failing the test, so
+// goroutines may use them.
 type Client struct {
 	*client.Client
 	Base string
 	HTTP *http.Client
 }
 
-// NewClient returns a client of the server at that address.
+// NewClient returns a client of the server at base.
 func NewClient(base string) *Client { return newClient(base, nil) }
 
-// newClient counts what the server says that it has accepted in these accounts; nil: nowhere.
+// newClient also counts the accepted callbacks in a; nil: nowhere.
 func newClient(base string, a *accounts) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 256
@@ -30,20 +31,20 @@ func newClient(base string, a *accounts) *Client {
 	var err error
 	c.Client, err = client.New(client.Options{URL: base, Key: AdminKey, HTTPClient: c.HTTP})
 	if err != nil {
-		panic(err) // the address is a test's own
+		panic(err) // the test built the address
 	}
 	return c
 }
 
-// A submission is the body of a request, as callers in other languages write it.
+// Submission is the JSON body of a request.
 type Submission map[string]any
 
-// Tiers is a policy with these tiers, and a timeout for each attempt.
+// Tiers is a policy with these tiers and this timeout of an attempt.
 func Tiers(timeout string, tiers ...string) Submission {
 	return Submission{"tiers": tiers, "timeout": timeout}
 }
 
-// Finals is the rule of an order's poll.
+// Finals is the success rule of a poll that asks for the state of an order.
 func Finals() Submission {
 	return Submission{
 		"success": []Submission{{"pointer": "/trade_state", "in": []string{"SUCCESS"}}},
@@ -51,13 +52,13 @@ func Finals() Submission {
 	}
 }
 
-// Refusal is what the server refused a request with; nil: nothing, or it gave no answer.
+// Refusal returns the problem of the server's response; nil if err has none.
 func Refusal(err error) *client.Error {
 	refusal, _ := errors.AsType[*client.Error](err)
 	return refusal
 }
 
-// Collect reads a list to its end.
+// Collect reads all pages of a list.
 func Collect[T any](list client.List[T]) (all []T, err error) {
 	for row, err := range list.All(context.Background()) {
 		if err != nil {
@@ -68,7 +69,7 @@ func Collect[T any](list client.List[T]) (all []T, err error) {
 	return all, nil
 }
 
-// Accept posts one callback, or one poll if it has a request.
+// Accept posts one callback, or one poll if s has a "request".
 func (c *Client) Accept(ctx context.Context, s Submission) (cb client.Callback, err error) {
 	path := "/v1/callbacks"
 	if s["request"] != nil {
@@ -78,19 +79,20 @@ func (c *Client) Accept(ctx context.Context, s Submission) (cb client.Callback, 
 	return cb, err
 }
 
-// Ask is Accept for the first time or again: a replay is as good as a first answer.
-func (c *Client) Ask(s Submission) (client.Callback, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), AskTimeout)
+// Submit is Accept with the timeout SubmitTimeout. A replayed response counts as accepted.
+func (c *Client) Submit(s Submission) (client.Callback, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), SubmitTimeout)
 	defer cancel()
 	return c.Accept(ctx, s)
 }
 
-// AcceptBatch posts up to 1,000 callbacks; every one of them must be accepted, or have been by an earlier try
-// whose answer was 503. It gives up after half a minute of those.
+// AcceptBatch posts up to 1,000 callbacks, and all must be accepted. With idempotency keys it repeats a batch
+// that was answered 503, up to 150 times, 200 ms apart. An earlier try may have accepted some of them, so a
+// repetition also allows 200.
 func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]client.Callback, error) {
 	statuses := []int{http.StatusAccepted}
 	for try := 0; ; try++ {
-		got, err := c.AskBatch(ctx, batch, statuses...)
+		got, err := c.SubmitBatch(ctx, batch, statuses...)
 		if err == nil || batch[0]["idempotency_key"] == nil || try == 150 || ctx.Err() != nil || !busy(err) {
 			return got, err
 		}
@@ -102,15 +104,15 @@ func (c *Client) AcceptBatch(ctx context.Context, batch []Submission) ([]client.
 	}
 }
 
-// busy says whether a request was refused because the server could not commit it.
+// busy says whether the server refused a request because it could not commit.
 func busy(err error) bool {
 	refusal := Refusal(err)
 	return refusal != nil && refusal.Status == http.StatusServiceUnavailable
 }
 
-// AskBatch posts callbacks, each of which must be answered with one of the statuses. It returns those before
-// the first that was not.
-func (c *Client) AskBatch(ctx context.Context, batch []Submission,
+// SubmitBatch posts callbacks, and each must be answered with one of the statuses. Otherwise it returns those
+// before the first that was not, and an error.
+func (c *Client) SubmitBatch(ctx context.Context, batch []Submission,
 	statuses ...int) ([]client.Callback, error) {
 	var reply struct{ Results []client.CallbackResult }
 	if _, err := c.Call(ctx, http.MethodPost, "/v1/callbacks/batch", Submission{"callbacks": batch},
@@ -134,10 +136,10 @@ func (c *Client) AskBatch(ctx context.Context, batch []Submission,
 	return accepted, nil
 }
 
-// ListAll reads every callback that the filter picks.
+// ListAll reads every callback that matches the filter.
 func (c *Client) ListAll(f client.Filter) ([]client.Callback, error) { return Collect(c.Callbacks(f)) }
 
-// AttemptsOf reads every attempt of one callback, by number.
+// AttemptsOf reads all attempts of a callback, ordered by number.
 func (c *Client) AttemptsOf(id string) ([]client.Attempt, error) {
 	all, err := Collect(c.Attempts(id))
 	slices.Reverse(all)

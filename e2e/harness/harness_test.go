@@ -18,43 +18,44 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// Books that are not what callers know are found out: a caller is told of one more than there is.
-func TestBooksThatDoNotBalanceAreFoundOut(t *testing.T) {
+// Reconciliation finds a callback that the API accepted and SQL does not have.
+func TestReconciliationFindsMissingCallbacks(t *testing.T) {
 	b := NewBackend(t, SQLiteEmbedded)
 	r := NewReceiver(t, Always(Reply{}))
 	p := Serve(t, Launch{On: b})
 	for i := range 20 {
-		ref := fmt.Sprint("books-", i)
+		ref := fmt.Sprint("order-", i)
 		p.Post("/v1/callbacks", Submission{"url": r.URL, "ref": ref, "payload": Payload(ref)}, nil)
 	}
-	// A poll's result is in the books, and no answer named it: it does not stand for one that is missing.
+	// The result callback of a poll is in SQL without a response of its own. It must not make up for a
+	// missing callback.
 	p.Post("/v1/polls", Submission{
-		"ref": "books-poll", "request": Submission{"url": r.URL}, "policy": Tiers("1s", "1h"),
+		"ref": "order-poll", "request": Submission{"url": r.URL}, "policy": Tiers("1s", "1h"),
 		"until":     Submission{"success": []Submission{{"status": []int{200}}}},
 		"on_result": Submission{"url": r.URL},
 	}, nil)
 	Await(t, p.Client, time.Minute)
-	Eventually(t, booksPatience, "the books balance",
-		func() error { return p.compareBooks(t.Context(), p.accounts) })
+	Eventually(t, reconcileTimeout, "the counts agree",
+		func() error { return p.compareCounts(t.Context(), p.accounts) })
 	var wrong accounts
 	wrong.accepted.Store(22)
-	if err := p.compareBooks(t.Context(), &wrong); err == nil {
-		t.Error("one that is missing is not missed")
+	if err := p.compareCounts(t.Context(), &wrong); err == nil {
+		t.Error("a missing callback is not found")
 	}
-	// One that SQL has lost is missed by the counters.
+	// The counters find a callback that is missing in SQL.
 	db := b.Database(t)
 	_, err := db.ExecContext(t.Context(), `DELETE FROM callbacks
-		WHERE id IN (SELECT id FROM requests WHERE ref = 'books-7')`)
+		WHERE id IN (SELECT id FROM requests WHERE ref = 'order-7')`)
 	Check(t, err)
-	if err := p.compareBooks(t.Context(), &accounts{}); err == nil {
-		t.Error("a callback that SQL has lost is not missed")
+	if err := p.compareCounts(t.Context(), &accounts{}); err == nil {
+		t.Error("a callback deleted in SQL is not found")
 	}
-	b.KeepApart("the test has a callback deleted in SQL")
+	b.SkipReconciliation("the test deletes a callback in SQL")
 }
 
 var errNotBroken = errors.New("not yet")
 
-// The proxy breaks what it says that it breaks, and nothing else.
+// The proxy breaks exactly what its methods promise.
 func TestProxyBreaksWhatItSays(t *testing.T) {
 	server := testserver.StartRedis(t)
 	p, through := InFrontOf(t, server)
@@ -80,10 +81,10 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	if err := increase(5 * time.Second); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a swallowed reply gave %v, want a connection that was cut", err)
 	}
-	holds(2) // executed all the same
+	holds(2) // executed, though its reply was swallowed
 	p.Swallow(nil, 0)
 
-	Check(t, increase(5*time.Second)) // on a connection that stands
+	Check(t, increase(5*time.Second)) // on a connection that was open before
 	holds(3)
 	p.Hang()
 	if err := increase(200 * time.Millisecond); err == nil {
@@ -91,7 +92,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	}
 	holds(3)
 	p.Pass()
-	holds(4) // as after a partition, what was sent arrives
+	holds(4) // as after a partition, the server gets what was sent
 	Check(t, increase(5*time.Second))
 	holds(5)
 
@@ -111,7 +112,8 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	}
 	p.Slow(0)
 	holds(7)
-	// The client looks at an idle connection before it uses it, and would only make another.
+	// The Redis client checks an idle connection before use and would open another, so this part uses a plain
+	// one.
 	conn, err := net.Dial("tcp", p.Address)
 	Check(t, err)
 	defer conn.Close()
@@ -129,7 +131,7 @@ func TestProxyBreaksWhatItSays(t *testing.T) {
 	holds(8)
 }
 
-// proxyClient repeats nothing, and has one connection.
+// proxyClient never retries, and has one connection.
 func proxyClient(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	options, err := redis.ParseURL(url)

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A load is a caller as payment systems are: it hands over callbacks at a rate, each with an idempotency key,
-// and asks again, at another dispatcher, until it has a 2xx. What it cannot hand over within its patience
-// fails the test.
+// A Load submits callbacks at a rate, as the caller of a payment system does. Each has an idempotency key,
+// and is submitted again, perhaps to another dispatcher, until a response is 2xx. The test fails if that
+// takes longer than AcceptTimeout.
 type Load struct {
 	l     *Trial
 	shape func(int) Submission
@@ -26,32 +26,32 @@ type Load struct {
 	group errgroup.Group
 
 	mu     sync.Mutex
-	took   []time.Duration // of the requests that were answered 2xx
-	failed int             // requests that were not, and were made again
-	first  error           // of the first of those
+	took   []time.Duration // of the requests with a 2xx response
+	failed int             // requests without one, which were repeated
+	first  error           // the error of the first of those
 	gaveUp error
 }
 
 const (
-	// askers bounds the callbacks that a load hands over at the same time.
-	askers = 64
-	// HandOverLimit is how long a load tries to hand over one callback.
-	HandOverLimit = 2 * time.Minute
-	// AskTimeout bounds one request.
-	AskTimeout = 10 * time.Second
+	// maxSubmitters bounds the callbacks that a load submits at the same time.
+	maxSubmitters = 64
+	// AcceptTimeout is how long a load tries to submit one callback.
+	AcceptTimeout = 2 * time.Minute
+	// SubmitTimeout is the timeout of one request.
+	SubmitTimeout = 10 * time.Second
 )
 
-// Load starts handing over rate callbacks a second, made by shape from 0 on, until end or finish. It keeps to
-// the rate by the clock: what it was late for it makes up.
+// Load starts to submit rate callbacks a second until Finish or the test's end. shape makes callback i, from
+// 0 on. A load that falls behind the clock catches up.
 func (tr *Trial) Load(rate int, shape func(int) Submission) *Load {
 	ld := &Load{l: tr, shape: shape}
-	ld.group.SetLimit(askers)
+	ld.group.SetLimit(maxSubmitters)
 	started, i := time.Now(), 0
 	ld.stop = tr.Repeat(5*time.Millisecond, func(int) {
 		for due := int(time.Since(started).Seconds() * float64(rate)); i < due && !ld.ended.Load(); i++ {
 			n := i
 			ld.group.Go(func() error {
-				ld.handOver(n)
+				ld.submitUntilAccepted(n)
 				return nil
 			})
 		}
@@ -60,42 +60,42 @@ func (tr *Trial) Load(rate int, shape func(int) Submission) *Load {
 	return ld
 }
 
-// end stops the load, and waits for what is being handed over.
+// end stops the load and waits for its open requests.
 func (ld *Load) end() {
 	ld.ended.Store(true)
 	ld.stop()
 	ld.group.Wait() // the functions return nil
 }
 
-// Finish ends the load, and returns its own view of it.
+// Finish ends the load and returns its report. It fails the test if a callback was never accepted.
 func (ld *Load) Finish() LoadReport {
 	ld.l.Helper()
 	ld.end()
 	ld.mu.Lock()
 	defer ld.mu.Unlock()
 	if ld.gaveUp != nil {
-		ld.l.Errorf("a callback could not be handed over: %v", ld.gaveUp)
+		ld.l.Errorf("a callback was never accepted: %v", ld.gaveUp)
 	}
 	return LoadReport{Took: judge.QuantilesOf(ld.took), Again: ld.failed, First: ld.first}
 }
 
-// A LoadReport says how long accepts took, how many requests had to be made again, and why the first of
-// those.
+// LoadReport has the latencies of accepted requests, the number of repeated requests, and the error of the
+// first of those.
 type LoadReport struct {
 	Took  judge.Quantiles
 	Again int
 	First error
 }
 
-func (ld *Load) handOver(i int) {
+func (ld *Load) submitUntilAccepted(i int) {
 	s := ld.shape(i)
-	deadline := time.Now().Add(HandOverLimit)
+	deadline := time.Now().Add(AcceptTimeout)
 	for {
-		asked := time.Now()
-		id, err := ld.l.Ask(s)
+		began := time.Now()
+		id, err := ld.l.Submit(s)
 		ld.mu.Lock()
 		if err == nil {
-			ld.took = append(ld.took, time.Since(asked))
+			ld.took = append(ld.took, time.Since(began))
 			ld.mu.Unlock()
 			ld.l.Note(id, s)
 			return
@@ -114,35 +114,35 @@ func (ld *Load) handOver(i int) {
 	}
 }
 
-// errNoneAlive: no process lives to be asked.
+// errNoneAlive is returned while no process runs.
 var errNoneAlive = errors.New("no dispatcher is alive")
 
-// Ask posts a submission to any process that lives.
-func (tr *Trial) Ask(s Submission) (string, error) {
+// Submit submits to a random live process.
+func (tr *Trial) Submit(s Submission) (string, error) {
 	alive := tr.Alive()
 	if len(alive) == 0 {
 		return "", errNoneAlive
 	}
-	cb, err := alive[rand.N(len(alive))].Ask(s)
+	cb, err := alive[rand.N(len(alive))].Submit(s)
 	return cb.ID, err
 }
 
-// AskAndNote is Ask of what must be accepted, and is in the books then.
-func (tr *Trial) AskAndNote(s Submission) string {
+// SubmitAndNote is Submit for a callback that must be accepted. It notes the callback in the ledger.
+func (tr *Trial) SubmitAndNote(s Submission) string {
 	tr.Helper()
-	id, err := tr.Ask(s)
+	id, err := tr.Submit(s)
 	tr.Check(err)
 	tr.Note(id, s)
 	return id
 }
 
-// AcceptAll hands over the callbacks of these numbers, a few at a time, once each, and returns those that
-// were not answered with 2xx: killed, or not up any more.
+// AcceptAll submits the callbacks with these numbers, up to 8 at once and once each. It returns the numbers
+// without a 2xx response, for example because the process was killed.
 func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswered []int) {
 	var mu sync.Mutex
-	AtOnce(8, len(numbers), func(k int) error { // which returns nil
+	AtOnce(8, len(numbers), func(k int) error { // always returns nil
 		s := shape(numbers[k])
-		id, err := tr.Ask(s)
+		id, err := tr.Submit(s)
 		if err == nil {
 			tr.Note(id, s)
 			return nil
@@ -155,7 +155,7 @@ func (tr *Trial) AcceptAll(numbers []int, shape func(int) Submission) (unanswere
 	return unanswered
 }
 
-// AcceptEach is AcceptAll of n that must all be accepted.
+// AcceptEach is AcceptAll for the numbers 0 to n-1. It fails the trial unless all are accepted.
 func (tr *Trial) AcceptEach(n int, shape func(int) Submission) {
 	tr.Helper()
 	if left := tr.AcceptAll(Numbers(n), shape); len(left) > 0 {
@@ -163,7 +163,7 @@ func (tr *Trial) AcceptEach(n int, shape func(int) Submission) {
 	}
 }
 
-// AcceptMany hands over n callbacks in batches to one process; all must be accepted.
+// AcceptMany submits n callbacks in batches to one process. All must be accepted.
 func (tr *Trial) AcceptMany(n int, shape func(int) Submission) {
 	tr.Helper()
 	c := tr.AnyProcess().Client
@@ -186,7 +186,7 @@ func (tr *Trial) AcceptMany(n int, shape func(int) Submission) {
 	}
 }
 
-// AtOnce runs f for 0 to n-1, so many at a time, and returns the first error.
+// AtOnce runs f for 0 to n-1, at most limit at a time, and returns the first error.
 func AtOnce(limit, n int, f func(i int) error) error {
 	var group errgroup.Group
 	group.SetLimit(limit)
@@ -196,7 +196,7 @@ func AtOnce(limit, n int, f func(i int) error) error {
 	return group.Wait()
 }
 
-// Numbers are 0 to n-1.
+// Numbers returns 0 to n-1.
 func Numbers(n int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -205,31 +205,31 @@ func Numbers(n int) []int {
 	return all
 }
 
-// A seeding fills SQL with open callbacks faster than any caller could hand them over: each is a copy of one
-// that the program has accepted, with an id, a reference, a body and a due time of its own. The program does
-// not run meanwhile. Its counters by state and lane are not told of the copies.
+// Seeding describes open callbacks that are copied into SQL, which is faster than any caller. Each copy has
+// its own id, reference, body and due time. The program does not run meanwhile, so its counters by state and
+// lane do not include the copies.
 type Seeding struct {
-	// N copies, of which the first overdue were due within the minute before now, and the others are due from
-	// a day on, spread over thirty days in another order than their ids'.
+	// N is the number of copies. The first Overdue ones were due within the last minute. The others are due
+	// between one day and 31 days from now, in another order than that of their ids.
 	N, Overdue int
-	// Lanes that they are spread over, and the callback that is accepted for each of them; its reference is
-	// SeedRef's.
+	// Lanes is the number of lanes, over which the copies are spread. Shape makes the callback that is
+	// accepted first for each lane, with the reference SeedRef(lane).
 	Lanes int
 	Shape func(lane int, ref string) Submission
 }
 
-// SeedRef is the reference of the callback that is accepted for a lane.
+// SeedRef is the reference of the accepted callback of a lane.
 func SeedRef(lane int) string { return fmt.Sprint("lane-", lane) }
 
 const (
-	// seedChunk is how many rows one statement inserts.
+	// seedChunk is the number of rows that one statement inserts.
 	seedChunk = 100_000
-	// seedPatience bounds one of them.
-	seedPatience = 3 * time.Minute
+	// statementTimeout is the timeout of one statement.
+	statementTimeout = 3 * time.Minute
 )
 
-// Seed accepts one callback for each lane on the process, ends the process, and copies them. The copies are
-// in the books as accepted. The first ones, whose due time is far away, stay open as the copies do.
+// Seed accepts one callback for each lane on the process, ends the process, and copies the callbacks. The
+// copies are noted as accepted. The first callbacks stay open too, because their due time is far away.
 func (tr *Trial) Seed(p *Process, s Seeding) {
 	tr.Helper()
 	tr.AcceptMany(s.Lanes, func(i int) Submission {
@@ -246,15 +246,15 @@ func (tr *Trial) Seed(p *Process, s Seeding) {
 	tr.Mu.Unlock()
 	for i := range s.N {
 		ref := fmt.Sprint("seed-", i)
-		// Sixteen decimal digits are as good an end of a ULID as any.
+		// Sixteen decimal digits are a valid end of a ULID.
 		tr.NoteAccepted(fmt.Sprintf("cb_%s%016d", prefix, i), ref)
 	}
 	tr.Logf("%d open callbacks are seeded in SQL in %s", s.N, time.Since(began).Round(time.Millisecond))
 }
 
-// copyRows is one text for both databases, but for the bytes of the bodies.
+// copyRows uses the same SQL for both databases, except for the type of bodies.
 func (tr *Trial) copyRows(s Seeding) {
-	tr.Backend.KeepApart("callbacks were copied beside the program")
+	tr.Backend.SkipReconciliation("the test copies callbacks in SQL")
 	postgres := tr.Backend.Postgres != ""
 	bytes := func(text string) string {
 		if postgres {
@@ -262,7 +262,7 @@ func (tr *Trial) copyRows(s Seeding) {
 		}
 		return "CAST(" + text + " AS BLOB)"
 	}
-	// The copies' ids all begin alike, with the time at which the last of the first ones was accepted.
+	// All copies' ids begin with the timestamp of the last first callback.
 	series := func(first, end int) string {
 		return fmt.Sprintf(`WITH RECURSIVE
 			series(i) AS (SELECT CAST(%d AS BIGINT) UNION ALL SELECT i + 1 FROM series WHERE i < %d),
@@ -276,7 +276,7 @@ func (tr *Trial) copyRows(s Seeding) {
 	due := fmt.Sprintf(`CASE WHEN series.i < %d THEN %d - series.i %% 60000
 		ELSE %d + (series.i * 7919) %% 2592000 * 1000 END`,
 		s.Overdue, now, now+(24*time.Hour).Milliseconds())
-	// copied is what is inserted into a table.
+	// copied returns the INSERT of the copies into a table.
 	copied := func(table string) string {
 		columns := tr.columns(table)
 		values := make([]string, len(columns))
@@ -306,24 +306,24 @@ func (tr *Trial) copyRows(s Seeding) {
 		tr.Execute(head + callbacks)
 		tr.Execute(head + requests)
 	}
-	// What a database that has lived with them would know.
+	// The statistics that a database with these rows would have collected by now.
 	tr.Execute(`ANALYZE`)
 	if !postgres {
 		tr.Execute(`PRAGMA wal_checkpoint(TRUNCATE)`)
 	}
 }
 
-// Execute changes the trial's SQL beside the program.
+// Execute runs a statement on the trial's SQL, without the program.
 func (tr *Trial) Execute(statement string) {
 	tr.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), seedPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), statementTimeout)
 	defer cancel()
 	if _, err := tr.Database().ExecContext(ctx, statement); err != nil {
 		tr.Fatalf("%.200s …: %v", statement, err)
 	}
 }
 
-// columns are the names of a table's columns.
+// columns returns the names of a table's columns.
 func (tr *Trial) columns(table string) []string {
 	tr.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

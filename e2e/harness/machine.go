@@ -11,11 +11,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
 )
 
-// Goals of time hold on a machine that does nothing else. Where others use it too, what they take is
-// measured, and the goal is stretched by it: it is never lowered to what was seen.
+// Time limits hold on a machine that does nothing else. If other processes use the CPU too, Stretch measures
+// their share, and the test extends its limit by that factor. A test never sets a limit from a measured
+// result.
 
-// Stretch returns what says by how much others have lengthened a goal since it was called: by what they took
-// of the machine's CPU; 1 is a machine of our own.
+// Stretch returns a function that measures by how much other processes slowed the test since the call of
+// Stretch: the whole CPU time over that of this process and its descendants, at least 1.
 func Stretch(tb testing.TB) func() float64 {
 	tb.Helper()
 	read := func() (all, ours float64) {
@@ -30,13 +31,13 @@ func Stretch(tb testing.TB) func() float64 {
 	}
 }
 
-// stallEvery is how often a disk is asked while stalls are looked for.
+// stallEvery is the pause between two writes of Stalls.
 const stallEvery = 20 * time.Millisecond
 
-// Stalls has a small file written and synced again and again beside a test, and returns what ends that and
-// says how long one such write took at most, with how late it began: for so long the machine did nothing for
-// anybody. A steady load has a hundredth of itself in a stall of a few tenths of a second, so that the tail
-// of what commits is the machine's and not the product's.
+// Stalls measures stalls of the machine: a goroutine writes and syncs a small file again and again. The
+// returned function ends it and returns the longest duration of a write, including its late start. A stall of
+// a few tenths of a second hits a hundredth of a steady load, so the slowest commits then belong to the
+// machine, not to the product.
 func Stalls(tb testing.TB) func() time.Duration {
 	tb.Helper()
 	file, err := os.Create(filepath.Join(tb.TempDir(), "stalls"))
@@ -68,7 +69,7 @@ func Stalls(tb testing.TB) func() time.Duration {
 		close(end)
 		return <-ended
 	})
-	tb.Cleanup(func() { _ = stop() }) // for a test that ends before it asked
+	tb.Cleanup(func() { _ = stop() }) // for a test that ends before it reads the result
 	return func() time.Duration {
 		if err := stop(); err != nil {
 			tb.Errorf("look for stalls: %v", err)
@@ -77,21 +78,20 @@ func Stalls(tb testing.TB) func() time.Duration {
 	}
 }
 
-// PeakMemory is the most memory that the process has had resident since it began or since ForgetPeak, in
-// bytes.
+// PeakMemory is the highest resident memory of the process in bytes, since its start or the last ForgetPeak.
 func (p *Process) PeakMemory() (int64, error) {
 	return procfs.Bytes(p.Cmd.Process.Pid, "status", "VmHWM")
 }
 
-// ResidentMemory is what it has now.
+// ResidentMemory is the resident memory now, in bytes.
 func (p *Process) ResidentMemory() (int64, error) {
 	return procfs.Bytes(p.Cmd.Process.Pid, "status", "VmRSS")
 }
 
-// ForgetPeak makes what the process has now its peak.
+// ForgetPeak resets the peak to the resident memory of now.
 func (p *Process) ForgetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.Cmd.Process.Pid), []byte("5"), 0)
 }
 
-// Megabytes prints bytes for people.
+// Megabytes formats bytes.
 func Megabytes(n int64) string { return fmt.Sprintf("%.0f MB", float64(n)/1e6) }

@@ -1,8 +1,9 @@
-// Package harness is what the black-box tests share: it builds the binary, starts, kills and asks dispatcher
-// processes, has receivers that note what arrives, and keeps the ledger of what was accepted.
+// Package harness is the base of the black-box tests. It builds the binary, starts dispatcher processes,
+// kills them and calls their API. Its receivers record what arrives, and its ledger records what was
+// accepted.
 //
 // A [Trial] ends with the verdict of package judge, which compares the ledger, SQL, the index and the
-// arrivals. What it calls lost, early, doubled or overlapping was so at the receiver. Of the
+// arrivals. So a loss, an early send, a duplicate or an overlap is one that the receiver saw. Of the
 // program's packages it imports package client alone.
 package harness
 
@@ -29,20 +30,20 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Keys that every process here is given. They are test values and open nothing else.
+// Keys of every process in these tests. They are test values and protect nothing else.
 const (
 	AdminKey  = "e2e-admin-key-0123456789abcdefghijklmnop"
 	masterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 )
 
-// Keys are the settings with them.
+// Keys are the settings with these keys.
 var Keys = []string{"DISPATCHER_ADMIN_KEY=" + AdminKey, "DISPATCHER_MASTER_KEY=" + masterKey}
 
-// StartTime is how long a process may take to become ready. It is long because many start at once on few
-// cores.
+// StartTime is the timeout for a process to become ready. It is long because many processes start at once on
+// few cores.
 const StartTime = 90 * time.Second
 
-// A process is one running dispatcher.
+// Process is one running dispatcher.
 type Process struct {
 	*Client
 	tb      testing.TB
@@ -50,33 +51,33 @@ type Process struct {
 	ops     string // base URL of the operations listener
 	LogFile string
 	Done    chan struct{} // closed when the process has ended
-	// failpoint is the launch's.
-	failpoint string
-	meant     atomic.Bool // the test ends it
-	accounts  *accounts
+	// failpoint is Launch.failpoint.
+	failpoint   string
+	endExpected atomic.Bool // true: the test ends the process, or allows its end
+	accounts    *accounts
 }
 
-// A launch says how to start one.
+// Launch describes how to start a process.
 type Launch struct {
 	On Backend
-	// Args follow the common ones.
+	// Args follow the backend's settings.
 	Args []string
-	// failpoint is NAME or NAME:n; the process kills itself there.
+	// failpoint is NAME or NAME:n. The process kills itself there.
 	failpoint string
-	// Times replace the usual times until the work of a dead process is taken up; empty: the usual ones. The
-	// variable DISPATCHER_FAILPOINT_TIMES is described in CONTRIBUTING.md.
+	// Times replaces the usual times after which other processes take over the work of a dead one; empty: the
+	// usual times. CONTRIBUTING.md describes the variable DISPATCHER_FAILPOINT_TIMES.
 	Times string
-	// mayDie: the process may end before it is ready, because of its failpoint.
+	// mayDie: the failpoint may end the process before it is ready.
 	mayDie bool
-	// Under is a program with its first arguments that runs the binary in its own place: the process id stays
-	// the same.
+	// Under is a program and its first arguments. It must exec the binary, so that the process id stays the
+	// same.
 	Under []string
-	// Program is another binary than the one that is built from this checkout as it is.
+	// Program is another binary; empty: the one built from this checkout.
 	Program string
 }
 
-// Serve starts a dispatcher and waits until it is ready. At the test's end its books must balance; it is
-// killed, and its log shown if the test failed.
+// Serve starts a dispatcher and waits until it is ready. At the test's end its counts are reconciled and the
+// process is killed. A failed test prints its log.
 func Serve(tb testing.TB, l Launch) *Process {
 	tb.Helper()
 	p := Spawn(tb, l)
@@ -86,7 +87,7 @@ func Serve(tb testing.TB, l Launch) *Process {
 	return p
 }
 
-// Spawn starts a dispatcher and waits for nothing.
+// Spawn starts a dispatcher and does not wait until it is ready.
 func Spawn(tb testing.TB, l Launch) *Process {
 	tb.Helper()
 	listen, ops := "127.0.0.1:"+testserver.FreePort(tb), "127.0.0.1:"+testserver.FreePort(tb)
@@ -111,7 +112,7 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts,
 	}
 	p.Client = newClient("http://"+listen, p.accounts)
-	p.meant.Store(l.mayDie)
+	p.endExpected.Store(l.mayDie)
 	p.accounts.processes++
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
@@ -119,27 +120,27 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		close(p.Done)
 	}()
 	tb.Cleanup(func() {
-		p.closeBooks(l)
+		p.reconcileAtEnd(l)
 		p.Kill()
 		if tb.Failed() {
 			tb.Logf("log of %s (pid %d, %s):\n%s", l.On.Name, cmd.Process.Pid, cmd.ProcessState,
-				p.story(6000))
+				p.logEnd(6000))
 		}
 	})
 	return p
 }
 
-// Readyz returns the status and body of /readyz, or an error while nothing listens.
+// Readyz returns the status and body of /readyz. It fails while nothing listens.
 func (p *Process) Readyz() (int, string, error) {
 	return fetch(5*time.Second, p.ops+"/readyz")
 }
 
-// AwaitUnready waits until /readyz answers 503.
+// AwaitUnready waits until /readyz returns 503.
 func (p *Process) AwaitUnready(limit time.Duration) {
 	p.tb.Helper()
 	Eventually(p.tb, limit, "/readyz turns 503", func() error {
 		if status, body, err := p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
-			return fmt.Errorf("/readyz says %d %s %w", status, body, err)
+			return fmt.Errorf("/readyz returned %d %s %w", status, body, err)
 		}
 		return nil
 	})
@@ -153,7 +154,7 @@ func (p *Process) AwaitReady(limit time.Duration) error {
 		case err == nil && status == http.StatusOK:
 			return nil
 		case p.Ended():
-			return fmt.Errorf("it ended: %s", p.Cmd.ProcessState)
+			return fmt.Errorf("the process ended: %s", p.Cmd.ProcessState)
 		case time.Now().After(deadline):
 			return fmt.Errorf("not ready after %s: status %d %s %w", limit, status, body, err)
 		}
@@ -161,7 +162,7 @@ func (p *Process) AwaitReady(limit time.Duration) error {
 	}
 }
 
-// Ended says whether the process has ended.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.Done:
@@ -171,11 +172,11 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Kill is kill -9. It returns when the process has ended.
+// Kill sends SIGKILL. It returns when the process has ended.
 func (p *Process) Kill() {
-	p.meant.Store(true)
+	p.endExpected.Store(true)
 	if !p.Ended() {
-		p.Cmd.Process.Kill() // it may have ended meanwhile
+		p.Cmd.Process.Kill() // the process may have ended meanwhile
 	}
 	<-p.Done
 	p.HTTP.CloseIdleConnections()
@@ -184,13 +185,13 @@ func (p *Process) Kill() {
 // Terminate sends SIGTERM.
 func (p *Process) Terminate() {
 	p.tb.Helper()
-	p.meant.Store(true)
+	p.endExpected.Store(true)
 	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.tb.Fatalf("SIGTERM: %v", err)
 	}
 }
 
-// ExitCode waits for the end of the process; -1 is a signal.
+// ExitCode waits for the end of the process. A signal is -1.
 func (p *Process) ExitCode(limit time.Duration) int {
 	p.tb.Helper()
 	select {
@@ -202,7 +203,7 @@ func (p *Process) ExitCode(limit time.Duration) int {
 	}
 }
 
-// LogTail returns the end of the log.
+// LogTail returns the last n bytes of the log.
 func (p *Process) LogTail(n int) string {
 	b, err := os.ReadFile(p.LogFile)
 	if err != nil {
@@ -214,8 +215,8 @@ func (p *Process) LogTail(n int) string {
 	return string(b)
 }
 
-// story is the end of the log without the requests that went well.
-func (p *Process) story(n int) string {
+// logEnd returns the end of the log without successful requests.
+func (p *Process) logEnd(n int) string {
 	var b strings.Builder
 	for line := range strings.Lines(p.LogTail(1 << 20)) {
 		if !strings.Contains(line, `"level":"INFO","msg":"request"`) {
@@ -226,10 +227,10 @@ func (p *Process) story(n int) string {
 	return text[max(0, len(text)-n):]
 }
 
-// errNoMetric is of a metric that has no series yet.
+// errNoMetric is returned for a metric without a series.
 var errNoMetric = errors.New("no metric")
 
-// Metric sums a metric over all its label sets whose text contains every one of the given parts.
+// Metric sums a metric over all series that contain every part.
 func (p *Process) Metric(name string, parts ...string) (float64, error) {
 	status, body, err := fetch(10*time.Second, p.ops+"/metrics")
 	if err != nil || status != http.StatusOK {
@@ -255,7 +256,7 @@ func (p *Process) Metric(name string, parts ...string) (float64, error) {
 	return sum, nil
 }
 
-// Counter is a metric that has no series before it first counts.
+// Counter is Metric for a counter, which has no series before its first event: then it is zero.
 func (p *Process) Counter(name string, parts ...string) (float64, error) {
 	n, err := p.Metric(name, parts...)
 	if errors.Is(err, errNoMetric) {
@@ -264,7 +265,7 @@ func (p *Process) Counter(name string, parts ...string) (float64, error) {
 	return n, err
 }
 
-// Count is Counter of a process that answers.
+// Count is Counter for a process that must respond.
 func (p *Process) Count(name string, parts ...string) int {
 	p.tb.Helper()
 	n, err := p.Counter(name, parts...)
@@ -272,7 +273,7 @@ func (p *Process) Count(name string, parts ...string) int {
 	return int(n)
 }
 
-// AwaitMetric waits until a metric has come to a value.
+// AwaitMetric waits until a metric is at least the value.
 func (p *Process) AwaitMetric(limit time.Duration, name string, least float64) {
 	p.tb.Helper()
 	Eventually(p.tb, limit, name, func() error {
@@ -284,7 +285,7 @@ func (p *Process) AwaitMetric(limit time.Duration, name string, least float64) {
 	})
 }
 
-// Exit ends the process in order: it must end with zero.
+// Exit sends SIGTERM. The process must end with exit code 0.
 func (p *Process) Exit(limit time.Duration) {
 	p.tb.Helper()
 	p.Terminate()
@@ -293,7 +294,7 @@ func (p *Process) Exit(limit time.Duration) {
 	}
 }
 
-// Post calls the API for what must succeed.
+// Post sends a request that must succeed.
 func (p *Process) Post(path string, in, out any) {
 	p.tb.Helper()
 	if _, err := p.Call(p.tb.Context(), http.MethodPost, path, in, out); err != nil {
@@ -301,7 +302,7 @@ func (p *Process) Post(path string, in, out any) {
 	}
 }
 
-// Make is Post of what gets an id, which it returns.
+// Make posts an object and returns its new id.
 func (p *Process) Make(path string, in any) string {
 	p.tb.Helper()
 	var made struct{ ID string }
@@ -328,10 +329,10 @@ func Check(tb testing.TB, err error) {
 	}
 }
 
-// Pause is the step of every polling loop: they all have a deadline.
+// Pause is the wait of every polling loop. Each of these loops has a deadline.
 func Pause() { time.Sleep(20 * time.Millisecond) }
 
-// Eventually polls a condition until it holds, and fails the test with what it last said.
+// Eventually polls a condition until it returns nil. After limit it fails the test with the last error.
 func Eventually(tb testing.TB, limit time.Duration, what string, cond func() error) {
 	tb.Helper()
 	deadline := time.Now().Add(limit)
@@ -347,7 +348,7 @@ func Eventually(tb testing.TB, limit time.Duration, what string, cond func() err
 	}
 }
 
-// AtLeast polls a number until it is so many.
+// AtLeast polls a number until it is at least want.
 func AtLeast(tb testing.TB, limit time.Duration, what string, want int, get func() int) {
 	tb.Helper()
 	Eventually(tb, limit, what, func() error {
@@ -375,7 +376,8 @@ func Await(tb testing.TB, c *Client, limit time.Duration) {
 	})
 }
 
-// Violations is tb.Errorf that shows the first ten and counts the rest: a broken run has thousands.
+// Violations returns a tb.Errorf that prints the first ten errors and counts the rest. A broken run has
+// thousands.
 func Violations(tb testing.TB) func(format string, args ...any) {
 	n := 0
 	tb.Cleanup(func() {
@@ -394,17 +396,17 @@ func Violations(tb testing.TB) func(format string, args ...any) {
 	}
 }
 
-// A rebuilt is what a process logs of a rebuild.
+// Rebuilt is the log record of an index rebuild.
 type Rebuilt struct {
 	Message string    `json:"msg"`
-	Time    time.Time // of its end
+	Time    time.Time // of the end
 	Open    int
 	TookAs  string `json:"took"`
 
 	Took time.Duration
 }
 
-// Rebuilds are those that the process has finished.
+// Rebuilds reads the finished rebuilds from the log.
 func (p *Process) Rebuilds() ([]Rebuilt, error) {
 	f, err := os.Open(p.LogFile)
 	if err != nil {
@@ -414,7 +416,7 @@ func (p *Process) Rebuilds() ([]Rebuilt, error) {
 	var all []Rebuilt
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var r Rebuilt
-		// A line that is no JSON, such as the last one while it is written, is none of ours.
+		// A line may be no JSON, such as the last one while the process writes it.
 		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Message != "index rebuilt" {
 			continue
 		}
@@ -427,17 +429,17 @@ func (p *Process) Rebuilds() ([]Rebuilt, error) {
 	return all, nil
 }
 
-// HeapInUse collects the process's garbage, and returns how many bytes of its heap are in use then.
+// HeapInUse runs the garbage collector of the process, and returns the bytes of its heap that are in use.
 func (p *Process) HeapInUse() (int, error) {
 	return p.profiled("heap?gc=1&debug=1", `(?m)^# HeapAlloc = (\d+)`)
 }
 
-// Goroutines is how many the process has.
+// Goroutines returns the number of goroutines of the process.
 func (p *Process) Goroutines() (int, error) {
 	return p.profiled("goroutine?debug=1", `^goroutine profile: total (\d+)`)
 }
 
-// profiled is the number that stands in the text of a profile.
+// profiled returns the number that the regular expression finds in a profile.
 func (p *Process) profiled(which, number string) (int, error) {
 	status, body, err := fetch(20*time.Second, p.ops+"/debug/pprof/"+which)
 	if err != nil {
@@ -445,7 +447,7 @@ func (p *Process) profiled(which, number string) (int, error) {
 	}
 	found := regexp.MustCompile(number).FindStringSubmatch(body)
 	if found == nil {
-		return 0, fmt.Errorf("the profile %s was answered %d: %.100s", which, status, body)
+		return 0, fmt.Errorf("GET profile %s returned %d: %.100s", which, status, body)
 	}
 	return strconv.Atoi(found[1])
 }

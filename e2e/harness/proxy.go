@@ -11,11 +11,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A proxy stands between the program and one server (Redis, PostgreSQL: anything on TCP) and breaks what goes
-// through it. The program is given the proxy's address; tests look at the server itself. One fault is in
-// force at a time, except that slow and swallow go with any; pass ends hang and refuse. What a client sent
-// into a proxy that hangs is kept, and reaches the server when the proxy passes again, even if that client
-// has long given up: so do packets after a real partition.
+// Proxy stands between the program and one TCP server, such as Redis or PostgreSQL, and breaks the
+// connections. The program gets the proxy's address, while tests connect to the server directly. Only one of
+// Hang and Refuse is in force at a time, and Pass ends both; Slow and Swallow combine with either. A hung
+// proxy keeps what a client sent, and the server gets it after Pass, even if the client gave up long ago.
+// Packets after a real partition arrive in the same way.
 type Proxy struct {
 	tb      testing.TB
 	Address string // host:port that it listens on
@@ -32,7 +32,7 @@ type Proxy struct {
 	done     chan struct{}
 }
 
-// A pair is one connection of a client and its own one to the server.
+// A pair is a client's connection and the matching one to the server.
 type pair struct {
 	client, server net.Conn
 	mu             sync.Mutex
@@ -40,7 +40,7 @@ type pair struct {
 	left           int // bytes of the swallowed reply that still pass
 }
 
-// StartProxy listens on a port of its own and forwards everything, until the test's end.
+// StartProxy listens on a free port and forwards everything until the test's end.
 func StartProxy(tb testing.TB, server string) *Proxy {
 	tb.Helper()
 	p := &Proxy{
@@ -60,7 +60,7 @@ func StartProxy(tb testing.TB, server string) *Proxy {
 	return p
 }
 
-// InFrontOf starts a proxy to the server of that URL, and returns it with the URL that leads through it.
+// InFrontOf starts a proxy to the server of a URL, and returns it with the URL of the proxy.
 func InFrontOf(tb testing.TB, raw string) (*Proxy, string) {
 	tb.Helper()
 	u, err := url.Parse(raw)
@@ -70,7 +70,7 @@ func InFrontOf(tb testing.TB, raw string) (*Proxy, string) {
 	return p, u.String()
 }
 
-// Pass ends hang and refuse.
+// Pass ends Hang and Refuse.
 func (p *Proxy) Pass() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -86,7 +86,7 @@ func (p *Proxy) Pass() {
 	}
 }
 
-// Hang forwards nothing any more, in either direction; connections stay open and new ones are accepted.
+// Hang stops forwarding in both directions. Connections stay open, and new ones are accepted.
 func (p *Proxy) Hang() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -97,7 +97,7 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Refuse cuts all connections and closes the port, as a server that has ended.
+// Refuse cuts all connections and closes the port, as if the server had ended.
 func (p *Proxy) Refuse() {
 	p.Mu.Lock()
 	if p.listener != nil {
@@ -108,7 +108,7 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Cut ends all connections; new ones are welcome.
+// Cut ends all connections. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
@@ -117,24 +117,24 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Slow delays each piece of data; zero ends it.
+// Slow delays each piece of data by latency. Zero ends the delay.
 func (p *Proxy) Slow(latency time.Duration) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.latency = latency
 }
 
-// Swallow lets each request that `when` picks be executed, passes `after` bytes of the reply, drops the rest,
-// and cuts the connection: the client cannot know whether the server did it. It sees a request as the bytes
-// that came at once, which is a whole command unless it is large. `when` is called under the proxy's lock;
-// nil ends it.
+// Swallow hides replies: the server executes each request that `when` picks, the client gets `after` bytes of
+// the reply, and the connection is cut. So the client cannot know whether the request was executed. A request
+// is the bytes of one read, which is a whole command unless it is large. `when` runs under the proxy's lock.
+// nil ends the fault.
 func (p *Proxy) Swallow(when func(request []byte) bool, after int) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.when, p.after = when, after
 }
 
-// listen needs the lock, except at the start.
+// listen requires the lock, except in StartProxy.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.Address)
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *Proxy) listen() error {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				return // refused from now on
+				return // Refuse closed the listener
 			}
 			p.group.Go(func() { p.forward(conn) })
 		}
@@ -153,7 +153,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
-// forward serves one connection to its end.
+// forward serves one connection until its end.
 func (p *Proxy) forward(client net.Conn) {
 	defer client.Close()
 	if !p.wait() {
@@ -162,7 +162,7 @@ func (p *Proxy) forward(client net.Conn) {
 	server, err := net.Dial("tcp", p.Server)
 	if err != nil {
 		return // the client sees its connection end, as behind any proxy
-	}
+	} // the client sees its connection end, as behind any proxy
 	c := &pair{client: client, server: server}
 	p.Mu.Lock()
 	p.pairs[c] = struct{}{}
@@ -181,7 +181,7 @@ func (p *Proxy) forward(client net.Conn) {
 	p.Mu.Unlock()
 }
 
-// wait stops at a proxy that hangs, and says whether there is anything left to forward for.
+// wait blocks while the proxy hangs. It returns false at the test's end.
 func (p *Proxy) wait() bool {
 	p.Mu.Lock()
 	gate := p.gate
@@ -194,8 +194,8 @@ func (p *Proxy) wait() bool {
 	}
 }
 
-// pump copies one direction. look sees each piece before it is passed on, and says how much of it is, and
-// whether the connection goes on.
+// pump copies one direction. look gets each piece and returns how many bytes to pass on, and whether the
+// connection stays open.
 func (p *Proxy) pump(from, to net.Conn, look func([]byte) (pass int, on bool)) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -217,7 +217,7 @@ func (p *Proxy) pump(from, to net.Conn, look func([]byte) (pass int, on bool)) {
 		}
 		if err == io.EOF {
 			if tcp, ok := to.(*net.TCPConn); ok {
-				tcp.CloseWrite() // the other direction may have more to say
+				tcp.CloseWrite() // the other direction may still send
 			}
 			return
 		}
@@ -225,12 +225,12 @@ func (p *Proxy) pump(from, to net.Conn, look func([]byte) (pass int, on bool)) {
 			break
 		}
 	}
-	// Both ends: the other direction must not wait for what will not come.
+	// Close both ends: otherwise the other direction would wait for data that never comes.
 	from.Close()
 	to.Close()
 }
 
-// request looks at what goes to the server.
+// request inspects the data for the server.
 func (c *pair) request(p *Proxy) func([]byte) (int, bool) {
 	return func(b []byte) (int, bool) {
 		p.Mu.Lock()
@@ -245,7 +245,8 @@ func (c *pair) request(p *Proxy) func([]byte) (int, bool) {
 	}
 }
 
-// reply looks at what goes to the client. An earlier reply has passed before the next request was made.
+// reply inspects the data for the client. The client sends its next request only after the reply to the last
+// one.
 func (c *pair) reply(b []byte) (pass int, on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,10 +255,10 @@ func (c *pair) reply(b []byte) (pass int, on bool) {
 	}
 	pass = min(len(b), c.left)
 	c.left -= pass
-	return pass, pass == len(b) && pass > 0 // the part that is dropped is still to come
+	return pass, pass == len(b) && pass > 0 // cut only when the dropped part has arrived
 }
 
 func (c *pair) close() {
-	c.client.Close() // closing twice does no harm
+	c.client.Close() // a second close is harmless
 	c.server.Close()
 }

@@ -20,38 +20,38 @@ import (
 // An Arrival is one request at a receiver, by the receiver's clock.
 type Arrival struct {
 	judge.Arrival
-	Nth    int // the how-manieth arrival of this id, from 1
+	Nth    int // number of this arrival among those of its id, from 1
 	Path   string
-	Body   []byte // nil where the receiver is lean, as Header
+	Body   []byte // nil if the receiver is lean, like Header
 	Header http.Header
 }
 
-// Kind is the first segment of the path: tests tell callbacks apart by it.
+// Kind is the first segment of the path. Tests use it to distinguish callbacks.
 func (a *Arrival) Kind() string {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(a.Path, "/"), "/")
 	return kind
 }
 
-// A Reply is what a receiver answers.
+// Reply is the response of a receiver.
 type Reply struct {
 	Status int  // zero: 200
-	Cut    bool // there is no answer: the connection is cut
+	Cut    bool // no response: the connection is cut
 	Body   string
 	After  time.Duration
 	Header http.Header
-	// Stream writes the whole answer by itself, status and all; nil: the others say what it is.
+	// Stream writes the whole response, with its status. If it is set the other fields are ignored.
 	Stream func(http.ResponseWriter)
 }
 
-// A Script decides each answer of a receiver.
+// A Script chooses each response of a receiver.
 type Script = func(*Arrival) Reply
 
-// A Receiver notes everything that arrives before it answers as its script says. It lives for the whole of a
-// test, whatever dies around it.
+// Receiver records every arrival before it responds as its script says. It lives until the test's end,
+// whichever processes die.
 type Receiver struct {
-	URL    string // of its first address
+	URL    string // of the first address
 	Server *http.Server
-	// Lean keeps neither bodies nor headers: a trial has many thousand arrivals.
+	// Lean drops bodies and headers, because a trial has many thousand arrivals.
 	Lean bool
 
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func NewReceiver(tb testing.TB, script Script) *Receiver {
 	r.Server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	r.URL = "http://" + r.Listen(tb, "127.0.0.1:0")
 	tb.Cleanup(func() {
-		r.Server.Close() // the listeners' errors say no more
+		r.Server.Close() // an error of a listener does not matter here
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := r.Server.Shutdown(ctx); err != nil {
@@ -81,7 +81,7 @@ func NewReceiver(tb testing.TB, script Script) *Receiver {
 	return r
 }
 
-// Listen opens one more address, and returns it: another host is another destination.
+// Listen opens another address and returns it. Another host is another destination.
 func (r *Receiver) Listen(tb testing.TB, address string) string {
 	tb.Helper()
 	l, err := net.Listen("tcp4", address)
@@ -90,17 +90,17 @@ func (r *Receiver) Listen(tb testing.TB, address string) string {
 	return l.Addr().String()
 }
 
-// Answer changes the script.
+// Answer replaces the script.
 func (r *Receiver) Answer(script Script) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.script = script
 }
 
-// AnswerKind is Answer with a reply of one kind; all others have the usual ones.
+// AnswerKind replaces the reply of one kind. Other kinds keep the usual replies.
 func (r *Receiver) AnswerKind(kind string, reply Reply) { r.answerSome(kind, reply, false) }
 
-// AnswerFirst is AnswerKind for the first arrival of each callback alone.
+// AnswerFirst is AnswerKind for the first arrival of each callback.
 func (r *Receiver) AnswerFirst(kind string, reply Reply) { r.answerSome(kind, reply, true) }
 
 func (r *Receiver) answerSome(kind string, reply Reply, first bool) {
@@ -116,9 +116,9 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	at := time.Now()
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // the sender died in the middle of it: this was no arrival
+		return // the sender died while sending, so nothing arrived
 	}
-	// Zero where it is missing: the judge knows no attempt zero.
+	// A missing number is zero. The judge knows no attempt zero.
 	number, _ := strconv.Atoi(req.Header.Get("webhook-attempt"))
 	a := &Arrival{Path: req.URL.Path, Arrival: judge.Arrival{
 		ID: req.Header.Get("webhook-id"), Number: number, At: at, Hash: sha256.Sum256(body)}}
@@ -142,7 +142,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			timer.Stop()
 		}
 	}
-	// Before the answer leaves: the sender may go on at once with another callback of the same lock key.
+	// Note the end before the response: the sender may send the next callback of the lock key at once.
 	r.mu.Lock()
 	a.End, a.Answered = time.Now(), !answer.Cut && req.Context().Err() == nil
 	r.busy--
@@ -151,7 +151,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case answer.Stream != nil:
 		answer.Stream(w)
 	case answer.Cut:
-		panic(http.ErrAbortHandler) // net/http's way to cut the connection
+		panic(http.ErrAbortHandler) // cuts the connection in net/http
 	default:
 		maps.Copy(w.Header(), answer.Header)
 		w.WriteHeader(cmp.Or(answer.Status, http.StatusOK))
@@ -181,35 +181,36 @@ func values(ps []*Arrival) []Arrival {
 	return vs
 }
 
-// Count is how many requests have arrived.
+// Count returns the number of arrivals.
 func (r *Receiver) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.arrivals)
 }
 
-// Times is how often an id has arrived.
+// Times returns the number of arrivals of an id.
 func (r *Receiver) Times(id string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byID[id])
 }
 
-// InFlight is how many are being answered.
+// InFlight returns the number of requests without a response so far.
 func (r *Receiver) InFlight() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.busy
 }
 
-// Always answers everything alike.
+// Always gives the same reply to every arrival.
 func Always(reply Reply) Script { return func(*Arrival) Reply { return reply } }
 
-// ScriptOf reads a script. Each line of its file is
+// ScriptOf reads a script from a file. Each line is
 //
 //	PATH [#NTH] STATUS [NAME=VALUE] BODY
 //
-// The first line answers whose path the arrival's begins with, and whose nth it is. NAME is a header's.
+// The first line whose PATH is a prefix of the arrival's path, and whose NTH is the arrival's, gives the
+// reply. NAME is a header.
 func ScriptOf(tb testing.TB, file string) Script {
 	tb.Helper()
 	lines := Lines(tb, file)
@@ -242,8 +243,8 @@ func ScriptOf(tb testing.TB, file string) Script {
 	}
 }
 
-// Usual is the script that most faults need: "retry" fails at its first arrival, "slow" takes 300 ms, all
-// else succeeds after 5 ms.
+// Usual is the script of most faults: "retry" fails on its first arrival, "slow" takes 300 ms, and all others
+// succeed after 5 ms.
 func Usual(a *Arrival) Reply {
 	switch {
 	case a.Kind() == "retry" && a.Nth == 1:

@@ -15,18 +15,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A Trial is one run of the program under a fault or under load: a backend, the dispatchers on it, a receiver
-// that writes down what arrives, and a ledger of what was accepted. It ends with a verdict.
+// A Trial is one run of the program under a fault or under load. It has a backend, the dispatchers on it, a
+// receiver that records arrivals, and a ledger of accepted callbacks. It ends with a verdict.
 type Trial struct {
 	*testing.T
-	Title    string // what its reports begin with
+	Title    string // the prefix of its reports
 	Backend  Backend
 	Receiver *Receiver
-	Others   []*Receiver // whose arrivals are judged too
+	Others   []*Receiver // their arrivals are judged too
 	DB       *sql.DB
-	Args     []string // of every process that is started
-	Times    string   // Launch.Times of every process that is started
-	Claims   Claims   // that faults have left
+	Args     []string // for every process
+	Times    string   // Launch.Times of every process
+	Claims   Claims   // open claims that faults left
 
 	Mu        sync.Mutex
 	processes []*Process
@@ -37,49 +37,49 @@ type Trial struct {
 	remarks   []string
 }
 
-// A TrialResult is what the judge found in one trial.
+// TrialResult is the result of the judge for one trial.
 type TrialResult struct {
 	Accepted, Lost    int
 	Duplicates, Bound int
 	Healed            time.Duration
 }
 
-// QuickTimes is for Trial.Times: the work of a dead process is taken up after seconds instead of half a
-// minute. QuickLease is the lease of a claim in the index. QuickMargin is how long a claim in SQL lives
-// beyond its attempt's timeout. The lease is longer than the timeout of Trial.Callback and the margin
-// together, as with the usual times: so no attempt needs an extension.
+// QuickTimes is a value of Trial.Times: other processes take over the work of a dead process after seconds,
+// not after half a minute. QuickLease is the lease of a claim in the index. QuickMargin is the life of a
+// claim in SQL beyond its attempt's timeout. The lease is longer than the timeout of Trial.Callback plus the
+// margin, as with the usual times. So no attempt needs an extension of its lease.
 const (
 	QuickTimes  = "lease=12s,margin=9s,sweep=2s,slack=2s,leader=4s"
 	QuickLease  = 12 * time.Second
 	QuickMargin = 9 * time.Second
 )
 
-// NewTrial prepares a trial without a backend: call UseBackend. The name begins every report of it.
+// NewTrial creates a trial without a backend; call UseBackend next. The name is the prefix of its reports.
 func NewTrial(t *testing.T, name string) *Trial {
 	tr := &Trial{T: t, Title: name, Receiver: NewReceiver(t, Usual)}
 	tr.Receiver.Lean = true
 	return tr
 }
 
-// Result returns what the trial found, when it is over: its outcome, which is nil without a verdict, the
-// beginning of each failure, and the figures that it reported.
+// Result returns the outcome of a finished trial, the beginning of each failure, and the reported figures.
+// The outcome is nil without a verdict.
 func (tr *Trial) Result() (outcome *TrialResult, failures, remarks []string) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	return tr.outcome, tr.failures, tr.remarks
 }
 
-// maxFailure bounds what is kept of the text of one failure, in bytes.
+// maxFailure bounds the stored text of one failure, in bytes.
 const maxFailure = 2000
 
-// fail keeps the beginning of what went wrong.
+// fail stores the beginning of a failure.
 func (tr *Trial) fail(text string) {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	tr.failures = append(tr.failures, text[:min(len(text), maxFailure)])
 }
 
-// Remark reports a figure. Durations are rounded to ten milliseconds.
+// Remark reports a figure. Durations are rounded to 10 ms.
 func (tr *Trial) Remark(format string, args ...any) {
 	for i, arg := range args {
 		if d, ok := arg.(time.Duration); ok {
@@ -93,8 +93,8 @@ func (tr *Trial) Remark(format string, args ...any) {
 	tr.remarks = append(tr.remarks, text)
 }
 
-// Errorf and its like are the test's own. The matrix repeats what they say below its table, where a reader
-// finds it without the logs of every process.
+// Errorf and the methods below also store the text. The matrix prints these texts below its table, so that a
+// reader finds them without the processes' logs.
 func (tr *Trial) Errorf(format string, args ...any) {
 	tr.Helper()
 	tr.fail(fmt.Sprintf(format, args...))
@@ -117,13 +117,13 @@ func (tr *Trial) Fatal(args ...any) {
 	tr.Fatalf("%s", fmt.Sprint(args...))
 }
 
-// Check ends the trial if there is an error.
+// Check ends the trial on an error.
 func (tr *Trial) Check(err error) {
 	tr.Helper()
 	Check(tr, err)
 }
 
-// Eventually is the function of that name for a condition of the trial, as is AtLeast.
+// Eventually and AtLeast are the functions with these names, for the trial.
 func (tr *Trial) Eventually(limit time.Duration, what string, cond func() error) {
 	tr.Helper()
 	Eventually(tr, limit, what, cond)
@@ -134,13 +134,13 @@ func (tr *Trial) AtLeast(limit time.Duration, what string, want int, get func() 
 	AtLeast(tr, limit, what, want, get)
 }
 
-// UseBackend puts the trial on a backend.
+// UseBackend sets the trial's backend.
 func (tr *Trial) UseBackend(b Backend) {
 	if b.accounts == nil {
-		b.OpenBooks()
+		b.ResetAccounts()
 	}
 	tr.Backend = b
-	// Several trials run at once on one PostgreSQL.
+	// Several trials share one PostgreSQL at the same time.
 	tr.Args = append(tr.Args, "--database-max-conns", "8")
 }
 
@@ -150,13 +150,13 @@ func (tr *Trial) Serve(args ...string) *Process {
 	return tr.Launch(Launch{Args: args})
 }
 
-// ServeUntil is Serve for a process that will kill itself at a failpoint, perhaps before it is ready.
+// ServeUntil is Serve for a process that kills itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
 	return tr.Launch(Launch{Args: args, failpoint: failpoint, mayDie: true})
 }
 
-// ServeAll is Serve with a second process where two can share database and index. It returns the first.
+// ServeAll is Serve, with a second process if two can share the database and the index. It returns the first.
 func (tr *Trial) ServeAll(args ...string) *Process {
 	tr.Helper()
 	p := tr.Serve(args...)
@@ -166,10 +166,10 @@ func (tr *Trial) ServeAll(args ...string) *Process {
 	return p
 }
 
-// Shared says whether several processes can share database and index.
+// Shared reports whether several processes can share the database and the index.
 func (tr *Trial) Shared() bool { return tr.Backend.Postgres != "" && tr.Backend.Redis != "" }
 
-// Launch is Serve of a process of its own kind, to which the backend, arguments and times of all are added.
+// Launch is Serve with more options. It adds the trial's backend, arguments and times.
 func (tr *Trial) Launch(l Launch) *Process {
 	tr.Helper()
 	l.On, l.Args, l.Times = tr.Backend, slices.Concat(tr.Args, l.Args), tr.Times
@@ -180,14 +180,14 @@ func (tr *Trial) Launch(l Launch) *Process {
 	return p
 }
 
-// Alive are the processes that have not ended.
+// Alive returns the processes that have not ended.
 func (tr *Trial) Alive() []*Process {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(tr.processes), (*Process).Ended)
 }
 
-// AnyProcess returns a process that lives; a trial without any fails.
+// AnyProcess returns a live process. It fails the trial if there is none.
 func (tr *Trial) AnyProcess() *Process {
 	tr.Helper()
 	alive := tr.Alive()
@@ -197,8 +197,8 @@ func (tr *Trial) AnyProcess() *Process {
 	return alive[0]
 }
 
-// Repeat does something beside the trial, at once and then in each period, until stop, which returns when it
-// is over. It may be called twice; the trial's end calls it too.
+// Repeat calls do in the background, at once and then every period, until stop. stop waits for the running
+// call. It may be called twice, and the trial's end calls it too.
 func (tr *Trial) Repeat(period time.Duration, do func(i int)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -221,7 +221,7 @@ func (tr *Trial) Repeat(period time.Duration, do func(i int)) (stop func()) {
 	return stop
 }
 
-// Database opens the trial's SQL beside the program.
+// Database opens the trial's SQL, separate from the program's connections.
 func (tr *Trial) Database() *sql.DB {
 	tr.Helper()
 	tr.Mu.Lock()
@@ -232,40 +232,40 @@ func (tr *Trial) Database() *sql.DB {
 	return tr.DB
 }
 
-// MarkFault notes that a fault has just hit, or has just ended: healing is counted from the last one.
+// MarkFault notes that a fault began or ended now. Healing is measured from the last mark.
 func (tr *Trial) MarkFault() {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	tr.lastFault = time.Now()
 }
 
-// NoteAccepted writes an accepted callback into the books; its body was payload(ref).
+// NoteAccepted notes an accepted callback in the ledger. Its body must be Payload(ref).
 func (tr *Trial) NoteAccepted(id, ref string) {
 	tr.Note(id, Submission{"ref": ref, "payload": Payload(ref)})
 }
 
-// Note writes what was accepted into the books.
+// Note notes an accepted submission in the ledger.
 func (tr *Trial) Note(id string, s Submission) {
 	payload := s["payload"]
 	if request, isPoll := s["request"].(Submission); isPoll {
 		payload = request["payload"]
 	}
-	body, _ := payload.(json.RawMessage) // the judge finds out a body of another kind
+	body, _ := payload.(json.RawMessage) // the judge detects a body of another type by its hash
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	tr.Accepted = append(tr.Accepted, judge.Accepted{ID: id, Ref: s["ref"].(string),
 		Hash: sha256.Sum256(body)})
 }
 
-// Count is how many were accepted.
+// Count returns the number of accepted callbacks.
 func (tr *Trial) Count() int {
 	tr.Mu.Lock()
 	defer tr.Mu.Unlock()
 	return len(tr.Accepted)
 }
 
-// Callback is a submission for a kind of receiver behaviour, under short tiers. Its ref is its idempotency
-// key too.
+// Callback is a submission for a kind of receiver behaviour, with short tiers. Its idempotency key comes from
+// its ref.
 func (tr *Trial) Callback(kind, ref string) Submission {
 	return Submission{
 		"url": tr.Receiver.URL + "/" + kind + "/" + ref, "ref": ref, "payload": Payload(ref),
@@ -274,19 +274,19 @@ func (tr *Trial) Callback(kind, ref string) Submission {
 	}
 }
 
-// Numbered is a shape of callbacks of one kind, whose references are that and their number.
+// Numbered returns a shape for callbacks of one kind. Their references are the kind and the number.
 func (tr *Trial) Numbered(kind string) func(int) Submission {
 	return func(i int) Submission { return tr.Callback(kind, fmt.Sprintf("%s-%d", kind, i)) }
 }
 
-// Payload makes a body of its own for each reference, so that no two could be mixed up unseen. It is compact,
-// because encoding/json makes it so on its way out.
+// Payload makes a different body for each reference, so that the judge detects a mix-up. The JSON is compact
+// because encoding/json compacts it anyway.
 func Payload(ref string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"order":%q,"paid":10000}`, ref))
 }
 
-// Mixed is the usual load: every fifth fails once, every tenth is slow, every eighth has one of fifty lock
-// keys.
+// Mixed is the usual load: every fifth callback fails once, every tenth is slow, and every eighth has one of
+// 50 lock keys.
 func (tr *Trial) Mixed(i int) Submission {
 	kind := "plain"
 	switch {
@@ -302,7 +302,7 @@ func (tr *Trial) Mixed(i int) Submission {
 	return s
 }
 
-// Settle waits until SQL holds no open callback.
+// Settle waits until SQL has no open callback.
 func (tr *Trial) Settle(limit time.Duration) {
 	tr.Helper()
 	db := tr.Database()
@@ -316,38 +316,38 @@ func (tr *Trial) Settle(limit time.Duration) {
 		}
 		if time.Now().After(deadline) {
 			tr.Errorf("%d callbacks are still open after %s, among them cb_%s: %v", open, limit, example, err)
-			return // the judge names them
+			return // the judge names the callbacks
 		}
-		time.Sleep(100 * time.Millisecond) // a poll, slower than pause: it counts
+		time.Sleep(100 * time.Millisecond) // slower than Pause: the query counts rows
 	}
 }
 
-// IndexSettles is how long the index may go on holding what SQL has ended: a dead process's leases run out in
-// it, and what an old copy of the index brought back falls due and is refused.
+// IndexSettles is how long the index may keep callbacks that are terminal in SQL. The leases of a dead
+// process must expire, and entries of an old copy of the index must fall due and be refused.
 const IndexSettles = 75 * time.Second
 
-// noneFell fails the trial if a dispatcher ended that the trial did not end: no other check misses one of
-// several.
-func (tr *Trial) noneFell() {
+// noUnexpectedEnds fails the trial if a dispatcher ended unexpectedly. With several processes, no other check
+// notices that.
+func (tr *Trial) noUnexpectedEnds() {
 	tr.Mu.Lock()
 	processes := slices.Clone(tr.processes)
 	tr.Mu.Unlock()
 	for _, p := range processes {
-		if p.Ended() && !p.meant.Load() {
-			tr.Errorf("a dispatcher ended by itself (%s):\n%s", p.Cmd.ProcessState, p.story(1500))
+		if p.Ended() && !p.endExpected.Load() {
+			tr.Errorf("a dispatcher ended unexpectedly (%s):\n%s", p.Cmd.ProcessState, p.logEnd(1500))
 		}
 	}
 }
 
-// End is the verdict once everything is terminal.
+// End waits until every callback is terminal, and returns the verdict.
 func (tr *Trial) End(settle time.Duration, b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	tr.Settle(settle)
 	return tr.Verdict(b)
 }
 
-// Verdict gathers the evidence, judges it, and enters the run in the table. The test fails if anything was
-// broken.
+// Verdict gathers the evidence, judges it, and adds the result to the table. The test fails if an invariant
+// is broken.
 func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 	tr.Helper()
 	deadline := time.Now().Add(IndexSettles)
@@ -365,9 +365,9 @@ func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 		if !onlyIndex || time.Now().After(deadline) {
 			break
 		}
-		time.Sleep(250 * time.Millisecond) // the index is still being told
+		time.Sleep(250 * time.Millisecond) // the index gets the results a little later
 	}
-	tr.noneFell()
+	tr.noUnexpectedEnds()
 	if !v.OK() {
 		tr.Errorf("the guarantees are broken: %s", &v)
 	}
@@ -380,7 +380,7 @@ func (tr *Trial) Verdict(b judge.Bounds) judge.Verdict {
 	return v
 }
 
-// Evidence is what is known now.
+// Evidence collects what is known now.
 func (tr *Trial) Evidence() (judge.Evidence, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()

@@ -48,7 +48,7 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 		})
 		p := tr.Serve()
 		for i := range n {
-			tr.AskAndNote(harness.Submission{
+			tr.SubmitAndNote(harness.Submission{
 				"url": tr.Receiver.URL + "/notify", "topic": "payment.succeeded",
 				"ref": fmt.Sprint("order-", i), "lane": "shop",
 				"payload": json.RawMessage(oddPayload),
@@ -168,7 +168,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		})
 		// A worker that waited for the lock would not be there for the others.
 		for i := range 20 {
-			id := tr.AskAndNote(tr.Numbered("free")(i))
+			id := tr.SubmitAndNote(tr.Numbered("free")(i))
 			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int {
 				return tr.Receiver.Times(id)
 			})
@@ -339,7 +339,7 @@ func draining(tr *harness.Trial, args ...string) drain {
 	d.p = d.Serve(args...)
 	s := d.Callback("plain", "in-flight")
 	s["policy"] = harness.Tiers("60s", "1s")
-	d.id = d.AskAndNote(s)
+	d.id = d.SubmitAndNote(s)
 	d.AtLeast(time.Minute, "the attempt has begun", 1, d.Receiver.Count)
 	return d
 }
@@ -376,7 +376,7 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 		d := draining(tr, "--shutdown-delay", "1h")
 		d.p.Terminate()
 		d.p.AwaitUnready(time.Minute)
-		late := d.AskAndNote(d.Callback("plain", "late"))
+		late := d.SubmitAndNote(d.Callback("plain", "late"))
 		d.awaitState(client.Attempting)
 		d.release()
 		d.awaitState(client.Succeeded)
@@ -427,12 +427,12 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	onEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(tr *harness.Trial) {
 		tr.Cleanup(func() { // after the last process has ended
-			if tr.Backend.BooksBalanced() == 0 {
+			if tr.Backend.Reconciled() == 0 {
 				tr.Error("the books were compared by none of the processes")
 			}
 		})
 		p := tr.Serve("--hold")
-		tr.AskAndNote(tr.Callback("plain", "held"))
+		tr.SubmitAndNote(tr.Callback("plain", "held"))
 		time.Sleep(2 * time.Second) // so long nothing may be sent
 		p.Exit(time.Minute)
 		if n := tr.Receiver.Count(); n > 0 {

@@ -13,21 +13,22 @@ import (
 // A Hash is the SHA-256 of a body.
 type Hash = [sha256.Size]byte
 
-// Accepted is a callback that a client was answered 2xx for.
+// Accepted is a callback for which a client got a 2xx response.
 type Accepted struct {
 	ID, Ref string
-	Hash    Hash // of the body that was handed over
+	Hash    Hash // of the submitted body
 }
 
-// An Arrival is one request at a receiver, by the receiver's clock.
+// An Arrival is one request at a receiver, with the receiver's clock.
 type Arrival struct {
 	ID     string
-	Number int // webhook-attempt; zero: it had none
+	Number int // of header webhook-attempt; zero: it was missing
 	At     time.Time
-	// End is when the answer was written or the sender hung up; zero: it is still being answered.
+	// End is when the response was written or the sender closed the connection; zero: the request is still
+	// open.
 	End  time.Time
 	Hash Hash
-	// Answered: the receiver wrote a whole answer. It says nothing of whether the sender got it.
+	// Answered: the receiver wrote a whole response. The sender may still have missed it.
 	Answered bool
 }
 
@@ -35,93 +36,93 @@ type Arrival struct {
 type Row struct {
 	ID, Ref, LockKey string
 	State, Reason    string
-	// DueAt is that of an open one.
+	// DueAt is set while the callback is open.
 	DueAt time.Time
-	// FinishedAt is zero unless it is terminal.
+	// FinishedAt is set once the callback is terminal.
 	FinishedAt time.Time
-	Hash       Hash // of the stored body; zero: retention has removed it
-	// Tiers are its policy's; nil: its waits are not judged.
+	Hash       Hash // of the stored body; zero: retention has deleted it
+	// Tiers are those of its policy; nil: the judge does not check the waits.
 	Tiers []time.Duration
 }
 
-// Terminal says whether the row's state is final.
+// Terminal reports whether the state is final.
 func (r *Row) Terminal() bool {
 	return r.State == "succeeded" || r.State == "dead" || r.State == "canceled"
 }
 
-// An Attempt is a row of SQL's attempts.
+// An Attempt is a row of the table attempts.
 type Attempt struct {
 	ID      string
 	Number  int
 	Outcome string // succeeded, failed, unknown
 	Class   string
 	Trigger string // schedule, manual
-	Status  int    // of the answer; zero: none came
+	Status  int    // of the response; zero: no response
 	Charged bool
-	Stale   bool // it came after its claim was lost, and had no effect
+	Stale   bool // the result came after the claim was lost, and had no effect
 	Started time.Time
 	Ended   time.Time
 	Due     time.Time
 	NextDue time.Time // zero: none
 }
 
-// An Item is what the index holds of a callback.
+// An Item is an entry of the index.
 type Item struct {
 	ID    string
 	Place string // delayed, ready, leased
 }
 
-// Evidence is what one run left behind.
+// Evidence is everything that one run left.
 type Evidence struct {
 	Accepted []Accepted
 	Arrivals []Arrival
 	Rows     []Row
 	Attempts []Attempt
-	// Index is what the index holds now. It counts only with IndexRead.
+	// Index is the index now. It counts only if IndexRead is set.
 	Index     []Item
 	IndexRead bool
-	// Healed is how long after the last fault the last callback became terminal; zero: it was not measured.
+	// Healed is the time from the last fault until the last callback became terminal; zero: not measured.
 	Healed time.Duration
 }
 
-// Bounds say what a fault may cost. The zero value allows nothing: no duplicate, no overlap, no open
+// Bounds are the allowed costs of a fault. The zero value allows nothing: no duplicate, no overlap, no open
 // callback.
 type Bounds struct {
-	// Duplicates in all, and of each callback.
+	// Duplicates in all, and for each callback.
 	Duplicates, PerCallback int
-	// Hit are the callbacks that faults found in flight, and how often. If it is not nil it stands for
-	// PerCallback: what was not hit has no duplicate.
+	// Hit maps each callback to the number of faults that found it in flight. If it is not nil it replaces
+	// PerCallback: a callback that no fault hit may have no duplicate.
 	Hit map[string]int
-	// Overlaps of sends of one callback, which only an expired lease or a dead process's last request
-	// explain.
+	// Overlaps is the allowed number of overlapping sends of one callback. Only an expired lease or the last
+	// request of a dead process causes them.
 	Overlaps int
-	// LockOverlaps of callbacks with one lock key, of all keys together, which only the same explain.
+	// LockOverlaps is the same for callbacks with one lock key, for all keys together.
 	LockOverlaps int
-	// AfterTerminal is how many sends may have arrived after the callback was terminal: those of a process
-	// that was stopped between its last look and its write.
+	// AfterTerminal is the number of sends that may arrive after the callback was terminal. A process that is
+	// stopped between its last check and its write causes them.
 	AfterTerminal int
-	// Unrecorded is how many arrivals may have no attempt in SQL: those whose record was lost with SQL
-	// itself.
+	// Unrecorded is the number of arrivals without an attempt in SQL, because SQL itself lost the record.
 	Unrecorded int
-	// MayBeOpen: callbacks that are not terminal yet are no loss, if the index holds them.
+	// MayBeOpen: open callbacks are not lost if the index has them.
 	MayBeOpen bool
-	// SharedRefs: several callbacks may have one reference. Otherwise a second one is an order that was taken
-	// twice.
+	// SharedRefs: several callbacks may have one reference. Otherwise a second one means that one order was
+	// accepted twice.
 	SharedRefs bool
-	// IndexUnread: no process was left that could have told what the index holds.
+	// IndexUnread: no live process was left to report the embedded index.
 	IndexUnread bool
-	// Unknown are accepted ids that SQL was made to forget, as a restore from an older backup does. Each must
-	// be missing.
+	// Unknown are accepted ids that SQL lost on purpose, for example by a restore from an older backup. Each
+	// must be missing.
 	Unknown map[string]bool
-	// Expect is the state that a reference must end in; nil: succeeded. Empty text: any terminal state.
+	// Expect returns the state in which a reference must end; nil: succeeded. An empty state means any
+	// terminal state.
 	Expect func(ref string) string
-	// Skew is by how much the clocks of SQL and of the receiver may differ; zero: 2 ms, one machine.
+	// Skew is the allowed difference between the clocks of SQL and the receiver; zero: 2 ms, for one machine.
 	Skew time.Duration
-	// Heal bounds Healed; zero: not judged.
+	// Heal is the limit of Healed; zero: no limit.
 	Heal time.Duration
 }
 
-// moment turns SQL's Unix milliseconds into a time; zero is none.
+// moment converts Unix milliseconds of SQL. Zero is the zero time.
 func moment(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -146,7 +147,7 @@ func Each(ctx context.Context, db *sql.DB, one func(scan func(...any) error) err
 	return nil
 }
 
-// ReadRows reads every callback with the hash of its body.
+// ReadRows reads all callbacks, with the hashes of their bodies.
 func ReadRows(ctx context.Context, db *sql.DB) (rows []Row, err error) {
 	policies := map[string][]time.Duration{}
 	err = Each(ctx, db, func(scan func(...any) error) error {
@@ -184,7 +185,7 @@ func ReadRows(ctx context.Context, db *sql.DB) (rows []Row, err error) {
 	return rows, err
 }
 
-// ReadAttempts reads every attempt.
+// ReadAttempts reads all attempts.
 func ReadAttempts(ctx context.Context, db *sql.DB) (attempts []Attempt, err error) {
 	err = Each(ctx, db, func(scan func(...any) error) error {
 		var a Attempt

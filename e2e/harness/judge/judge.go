@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// clockSkew is how far apart two clocks of one machine may be read: SQL keeps whole milliseconds, rounded
-// either way.
+// clockSkew is the difference between two readings of one machine's clock: SQL stores whole milliseconds,
+// rounded up or down.
 const clockSkew = 2 * time.Millisecond
 
-// A file is everything that is known of one callback.
-type file struct {
+// A history is all evidence for one callback.
+type history struct {
 	row      *Row
 	accepted *Accepted
 	arrivals []*Arrival
 	attempts []*Attempt // by number
 }
 
-// A trial is one judgement under way.
+// A trial is the state of one call of Judge.
 type trial struct {
 	Evidence
 	Bounds
-	files map[string]*file
-	v     Verdict
+	histories map[string]*history
+	v         Verdict
 }
 
-// Judge decides. The evidence is not changed.
+// Judge checks all invariants. It does not change the evidence.
 func Judge(e Evidence, b Bounds) Verdict {
 	if b.Skew == 0 {
 		b.Skew = clockSkew
 	}
-	t := trial{Evidence: e, Bounds: b, files: map[string]*file{}}
+	t := trial{Evidence: e, Bounds: b, histories: map[string]*history{}}
 	t.v.Accepted, t.v.Sends = len(e.Accepted), len(e.Arrivals)
 	t.collect()
 	t.noLoss()
@@ -49,10 +49,10 @@ func Judge(e Evidence, b Bounds) Verdict {
 	return t.v
 }
 
-// breaks notes a violation.
+// breaks adds a violation.
 func (t *trial) breaks(invariant, id, format string, args ...any) {
 	x := Violation{Invariant: invariant, ID: id, Detail: fmt.Sprintf(format, args...)}
-	if f := t.files[id]; f != nil && f.row != nil {
+	if f := t.histories[id]; f != nil && f.row != nil {
 		x.Ref = f.row.Ref
 	} else if f != nil && f.accepted != nil {
 		x.Ref = f.accepted.Ref
@@ -60,33 +60,33 @@ func (t *trial) breaks(invariant, id, format string, args ...any) {
 	t.v.Violations = append(t.v.Violations, x)
 }
 
-// An allowance is how often a fault may break an invariant. Where it may not at all, each breach names its
-// callback. Where it may, only too many of them are one.
-type allowance struct {
+// A tolerance counts the breaches of an invariant that a fault may cause. If none is allowed, each breach is
+// a violation that names its callback. Otherwise only too many breaches are one violation.
+type tolerance struct {
 	*trial
 	invariant  string
 	most, seen int
 }
 
-func (a *allowance) breach(n int, id, format string, args ...any) {
+func (a *tolerance) breach(n int, id, format string, args ...any) {
 	a.seen += n
 	if n > 0 && a.most == 0 {
 		a.breaks(a.invariant, id, format, args...)
 	}
 }
 
-// judge is asked when all breaches are counted; what they are is said in the plural.
-func (a *allowance) judge(what string) {
+// check is called after all breaches. what describes them in the plural.
+func (a *tolerance) check(what string) {
 	if a.most > 0 && a.seen > a.most {
 		a.breaks(a.invariant, "", "%d %s, at most %d are allowed", a.seen, what, a.most)
 	}
 }
 
-func (t *trial) of(id string) *file {
-	f := t.files[id]
+func (t *trial) of(id string) *history {
+	f := t.histories[id]
 	if f == nil {
-		f = &file{}
-		t.files[id] = f
+		f = &history{}
+		t.histories[id] = f
 	}
 	return f
 }
@@ -117,17 +117,17 @@ func (t *trial) collect() {
 			t.v.Uncertain++
 		}
 	}
-	for _, f := range t.files {
+	for _, f := range t.histories {
 		slices.SortFunc(f.arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
 		slices.SortFunc(f.attempts, func(a, b *Attempt) int { return a.Number - b.Number })
 	}
 }
 
-// noLoss is I1.
+// noLoss checks I1.
 func (t *trial) noLoss() {
 	for i := range t.Accepted {
 		a := &t.Accepted[i]
-		f := t.files[a.ID]
+		f := t.histories[a.ID]
 		if t.Unknown[a.ID] {
 			if f.row != nil {
 				t.breaks("I1", a.ID, "SQL was to have forgotten it, and holds it")
@@ -141,8 +141,8 @@ func (t *trial) noLoss() {
 	}
 }
 
-// lost says why an accepted callback counts as lost; empty: it does not.
-func (t *trial) lost(a *Accepted, f *file) string {
+// lost returns why an accepted callback counts as lost; empty: it does not.
+func (t *trial) lost(a *Accepted, f *history) string {
 	if f.row == nil {
 		return "accepted, and not in SQL"
 	}
@@ -151,7 +151,7 @@ func (t *trial) lost(a *Accepted, f *file) string {
 	}
 	if !f.row.Terminal() {
 		if t.MayBeOpen {
-			return "" // conservation looks for it in the index
+			return "" // conservation checks that the index has it
 		}
 		return fmt.Sprintf("still %s, due %s, %d attempts", f.row.State, f.row.DueAt.Format(time.RFC3339Nano),
 			len(f.attempts))
@@ -170,7 +170,7 @@ func (t *trial) lost(a *Accepted, f *file) string {
 	return ""
 }
 
-// noPhantom is I2.
+// noPhantom checks I2.
 func (t *trial) noPhantom() {
 	refs := map[string]string{}
 	for i := range t.Rows {
@@ -180,7 +180,7 @@ func (t *trial) noPhantom() {
 		}
 		refs[r.Ref] = r.ID
 	}
-	for id, f := range t.files {
+	for id, f := range t.histories {
 		if f.row == nil {
 			if len(f.arrivals) > 0 && !t.Unknown[id] {
 				t.breaks("I2", id, "arrived %d times, and is not in SQL", len(f.arrivals))
@@ -206,13 +206,13 @@ func (t *trial) noPhantom() {
 	}
 }
 
-// A count is what is known of one number of one callback.
+// A count has the arrivals and attempts of one callback with one attempt number.
 type count struct {
 	arrivals, attempts, charged, answered int
 }
 
-// byNumber lays arrivals beside the attempts whose number they carry.
-func (f *file) byNumber() map[int]*count {
+// byNumber groups arrivals and attempts by attempt number.
+func (f *history) byNumber() map[int]*count {
 	counts := map[int]*count{}
 	of := func(number int) *count {
 		if counts[number] == nil {
@@ -236,15 +236,16 @@ func (f *file) byNumber() map[int]*count {
 	return counts
 }
 
-// pending says whether one send may have no attempt yet: its callback is open, and may be.
-func (t *trial) pending(f *file) bool { return !f.row.Terminal() && t.MayBeOpen }
+// pending reports whether one send of the callback may still be without an attempt: the callback is open, and
+// open callbacks are allowed.
+func (t *trial) pending(f *history) bool { return !f.row.Terminal() && t.MayBeOpen }
 
-// boundedDuplicates is I3. A send is accounted for by the charged attempt of its number; any other is a
+// boundedDuplicates checks I3. The charged attempt of its number accounts for a send. Any other send is a
 // duplicate.
 func (t *trial) boundedDuplicates() {
-	for id, f := range t.files {
+	for id, f := range t.histories {
 		if f.row == nil {
-			continue // a phantom, or forgotten: that is judged elsewhere
+			continue // noPhantom and noLoss judge it
 		}
 		spare, pending := 0, t.pending(f)
 		for _, c := range f.byNumber() {
@@ -273,11 +274,11 @@ func (t *trial) boundedDuplicates() {
 	}
 }
 
-// neverEarly is I4.
+// neverEarly checks I4.
 func (t *trial) neverEarly() {
 	var late []time.Duration
-	for id, f := range t.files {
-		tier := 0 // counts charged attempts: each moves one tier on
+	for id, f := range t.histories {
+		tier := 0 // the number of charged attempts so far: each moves one tier on
 		for i, a := range f.attempts {
 			if a.Charged && !a.Stale && (a.Started.IsZero() || a.Due.IsZero()) {
 				t.breaks("I4", id, "attempt %d has no start or no due time", a.Number)
@@ -304,8 +305,8 @@ func (t *trial) neverEarly() {
 	t.v.Lateness = QuantilesOf(late)
 }
 
-// waited checks the wait between a charged attempt and the next one that the schedule made.
-func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
+// waited checks the wait between a charged attempt and the next scheduled one.
+func (t *trial) waited(id string, f *history, i int, tier time.Duration) {
 	a := f.attempts[i]
 	if a.Outcome == "succeeded" {
 		return
@@ -322,8 +323,8 @@ func (t *trial) waited(id string, f *file, i int, tier time.Duration) {
 	}
 }
 
-// arrivedNotEarly holds what arrived against the due time of its attempt, by the receiver's clock.
-func (t *trial) arrivedNotEarly(id string, f *file) {
+// arrivedNotEarly compares the arrivals with the due times of their attempts, by the receiver's clock.
+func (t *trial) arrivedNotEarly(id string, f *history) {
 	for _, arrival := range f.arrivals {
 		for _, a := range f.attempts {
 			if a.Number == arrival.Number && a.Trigger != "manual" && !a.Due.IsZero() &&
@@ -334,28 +335,28 @@ func (t *trial) arrivedNotEarly(id string, f *file) {
 	}
 }
 
-// noOverlap is I5.
+// noOverlap checks I5.
 func (t *trial) noOverlap() {
 	locks := map[string][]*Arrival{}
-	own, shared := allowance{t, "I5", t.Overlaps, 0}, allowance{t, "I5", t.LockOverlaps, 0}
-	for id, f := range t.files {
+	own, shared := tolerance{t, "I5", t.Overlaps, 0}, tolerance{t, "I5", t.LockOverlaps, 0}
+	for id, f := range t.histories {
 		n := overlaps(f.arrivals)
 		own.breach(n, id, "%d of its %d sends overlap", n, len(f.arrivals))
 		if f.row != nil && f.row.LockKey != "" {
 			locks[f.row.LockKey] = append(locks[f.row.LockKey], f.arrivals...)
 		}
 	}
-	own.judge("sends overlap one of the same callback")
+	own.check("sends overlap one of the same callback")
 	for lock, arrivals := range locks {
 		slices.SortFunc(arrivals, func(a, b *Arrival) int { return a.At.Compare(b.At) })
 		n := overlaps(arrivals)
 		shared.breach(n, "", "%d of %d sends on lock key %q overlap", n, len(arrivals), lock)
 	}
-	shared.judge("sends overlap another on the same lock key")
+	shared.check("sends overlap another on the same lock key")
 	t.v.Overlaps, t.v.LockOverlaps = own.seen, shared.seen
 }
 
-// overlaps counts arrivals, in order, that came before an earlier one had ended.
+// overlaps counts the arrivals that came before an earlier one had ended. The arrivals are in order.
 func overlaps(arrivals []*Arrival) int {
 	n := 0
 	var busy time.Time
@@ -374,10 +375,10 @@ func overlaps(arrivals []*Arrival) int {
 	return n
 }
 
-// everySendRecorded is I6.
+// everySendRecorded checks I6.
 func (t *trial) everySendRecorded() {
-	unrecorded := allowance{t, "I6", t.Unrecorded, 0}
-	for id, f := range t.files {
+	unrecorded := tolerance{t, "I6", t.Unrecorded, 0}
+	for id, f := range t.histories {
 		if t.Unknown[id] || f.row == nil {
 			continue
 		}
@@ -402,14 +403,14 @@ func (t *trial) everySendRecorded() {
 		unrecorded.breach(missing, id, "%d of the %d requests that arrived have no attempt in SQL", missing,
 			len(f.arrivals))
 	}
-	unrecorded.judge("arrivals have no attempt in SQL")
+	unrecorded.check("arrivals have no attempt in SQL")
 }
 
-// nothingAfterTheEnd is I7. A manual attempt of a terminal callback may: its row is terminal once more
-// afterwards, and its end is then the later one.
+// nothingAfterTheEnd checks I7. A manual attempt may follow the end: the row is then terminal again, with a
+// later end.
 func (t *trial) nothingAfterTheEnd() {
-	after := allowance{t, "I7", t.AfterTerminal, 0}
-	for id, f := range t.files {
+	after := tolerance{t, "I7", t.AfterTerminal, 0}
+	for id, f := range t.histories {
 		if f.row != nil && f.row.Terminal() && f.row.FinishedAt.IsZero() {
 			t.breaks("I7", id, "it is %s, and SQL does not say since when", f.row.State)
 		}
@@ -419,22 +420,20 @@ func (t *trial) nothingAfterTheEnd() {
 		for _, a := range f.arrivals {
 			if a.At.After(f.row.FinishedAt.Add(t.Skew)) && !manual(f, a.Number) {
 				after.breach(1, id, "attempt %d arrived %s after it was %s", a.Number,
-					a.At.Sub(f.row.FinishedAt),
-					f.row.State)
+					a.At.Sub(f.row.FinishedAt), f.row.State)
 			}
 		}
 	}
-	after.judge("sends arrived after their callback was terminal")
+	after.check("sends arrived after their callback was terminal")
 }
 
-func manual(f *file, number int) bool {
+func manual(f *history, number int) bool {
 	return slices.ContainsFunc(f.attempts, func(a *Attempt) bool {
-		return a.Number == number &&
-			a.Trigger == "manual"
+		return a.Number == number && a.Trigger == "manual"
 	})
 }
 
-// conservation is I8.
+// conservation checks I8.
 func (t *trial) conservation() {
 	if !t.IndexRead {
 		if !t.IndexUnread {
@@ -442,13 +441,13 @@ func (t *trial) conservation() {
 		}
 		return
 	}
-	held := map[string]string{}
+	places := map[string]string{}
 	for _, it := range t.Index {
-		if place, twice := held[it.ID]; twice {
+		if place, twice := places[it.ID]; twice {
 			t.breaks("I8", it.ID, "the index holds it as %s and as %s", place, it.Place)
 		}
-		held[it.ID] = it.Place
-		f := t.files[it.ID]
+		places[it.ID] = it.Place
+		f := t.histories[it.ID]
 		switch {
 		case f == nil || f.row == nil:
 			t.breaks("I8", it.ID, "the index holds it as %s, and SQL does not know it", it.Place)
@@ -456,11 +455,11 @@ func (t *trial) conservation() {
 			t.breaks("I8", it.ID, "the index holds it as %s, and it is %s", it.Place, f.row.State)
 		}
 	}
-	for id, f := range t.files {
+	for id, f := range t.histories {
 		if f.row == nil || f.row.Terminal() {
 			continue
 		}
-		if _, ok := held[id]; !ok {
+		if _, ok := places[id]; !ok {
 			t.breaks("I8", id, "open in SQL since %s, and not in the index",
 				f.row.DueAt.Format(time.RFC3339Nano))
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A judgement is what one case of testdata/verdicts.txt judges.
+// A judgement is the input of one case of testdata/verdicts.txt.
 type judgement struct {
 	*testing.T
 	judge.Evidence
 	judge.Bounds
 }
 
-// Each invariant is broken in each way that the judge knows, and the verdict names it and the id alone. What
-// a fault may cost is allowed within its bounds, and counted all the same.
+// The cases break each invariant in each way that the judge checks. The verdict names the invariant and only
+// the callback that broke it. Costs within the bounds are allowed, but counted.
 func TestVerdicts(t *testing.T) {
 	transcript.File(t, "testdata/verdicts.txt", func(t *testing.T, text string) string {
 		_, sound, _ := strings.Cut(text, "== sound\n")
@@ -41,13 +41,13 @@ func TestVerdicts(t *testing.T) {
 	})
 }
 
-// play does the lines of a case:
+// play applies the lines of a case:
 //
 //	[+|-]KIND ID[/NUMBER] FIELD=VALUE…
 //	bounds FIELD=VALUE…
 //
-// KIND is a list of the evidence. The first of its records with that id and number is changed, or taken out
-// by -; + adds one. Times are milliseconds, a hash is written as the text that it is of.
+// KIND is a list of the evidence. A line changes the first record with that id and number. With - it removes
+// the record, and with + it adds one. Times are milliseconds. A hash is written as the text that it is of.
 func (j *judgement) play(text string) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
@@ -91,7 +91,7 @@ func (j *judgement) record(kind, key string, fields []string) {
 	j.set(list.Index(at).Addr(), fields)
 }
 
-// set sets fields of what v points to.
+// set sets fields of the struct that v points to.
 func (j *judgement) set(v reflect.Value, fields []string) {
 	for _, field := range fields {
 		name, value, _ := strings.Cut(field, "=")

@@ -1,23 +1,21 @@
-// Package judge decides whether what a run of faults left behind keeps the guarantees. It is given evidence
-// from four sides that do not know of each other: what clients were answered 2xx for, what receivers wrote
-// down, what SQL holds, and what the index holds. It answers with a verdict that names each invariant that
-// broke and the ids that broke it.
+// Package judge decides whether a run with faults kept the guarantees. Its evidence comes from four
+// independent sides: the 2xx responses to clients, the requests at receivers, SQL, and the index. Its verdict
+// names each broken invariant and the ids of the callbacks that broke it.
 //
 // The invariants are numbered as docs/guide/guarantees.md lists them:
 //
 //	I1  no loss: every accepted callback is in SQL and terminal, as expected; one that succeeded arrived
-//	I2  no phantom: whatever arrived is in SQL, and its bytes are the accepted ones; no order was taken twice
-//	I3  bounded duplicates: sends that no charged attempt accounts for, each callback's and in all
-//	I4  never early, by what SQL wrote and by the receiver's clock
+//	I2  no phantom: all arrivals are in SQL, with the accepted bytes; no order was accepted twice
+//	I3  bounded duplicates: sends that no charged attempt accounts for, for each callback and in all
+//	I4  never early, by the times in SQL and by the receiver's clock
 //	I5  no overlap of two sends of one callback, nor of two callbacks with one lock key
-//	I6  every send has an attempt in SQL, and every attempt with an answer was sent
-//	I7  nothing is sent after the callback became terminal
-//	I8  conservation: the index holds the open callbacks, each once, and nothing else
+//	I6  every send has an attempt in SQL, and every attempt with a response was sent
+//	I7  no send after the callback became terminal
+//	I8  conservation: the index has each open callback once, and nothing else
 //	I9  liveness: after the last fault the backlog drained in bounded time
 //
-// It uses the standard library alone and knows nothing of the program's packages, so that it cannot share
-// their mistakes. ReadRows and ReadAttempts read the evidence of SQL; the other sides are gathered by the
-// caller. It keeps no state.
+// The package uses only the standard library, so that it cannot repeat a mistake of the program's packages.
+// ReadRows and ReadAttempts read the evidence in SQL, and the caller gathers the rest. It has no state.
 package judge
 
 import (
@@ -31,24 +29,24 @@ import (
 // A Violation is one callback, or one fact, that broke an invariant.
 type Violation struct {
 	Invariant string // I1 to I9
-	ID, Ref   string // empty: it is about the whole
+	ID, Ref   string // empty: not about one callback
 	Detail    string
 }
 
-// A Verdict is what the judge found.
+// Verdict is the result of Judge.
 type Verdict struct {
 	Accepted int
-	// Lost is how many accepted callbacks broke I1.
+	// Lost is the number of accepted callbacks that broke I1.
 	Lost int
-	// Sends and Duplicates count arrivals; a duplicate is a send that no charged attempt accounts for.
+	// Sends and Duplicates count arrivals. A duplicate is a send that no charged attempt accounts for.
 	Sends, Duplicates int
-	// WorstDuplicates is the most that one callback had.
+	// WorstDuplicates is the highest number of duplicates of one callback.
 	WorstDuplicates int
-	// Overlaps and LockOverlaps are how many were seen, allowed or not.
+	// Overlaps and LockOverlaps count all overlaps, allowed or not.
 	Overlaps, LockOverlaps int
-	// Uncertain are attempts with outcome unknown, Stale those that lost their claim.
+	// Uncertain counts attempts with outcome unknown. Stale counts those that lost their claim.
 	Uncertain, Stale int
-	// Lateness is due to start of the attempts that SQL recorded.
+	// Lateness is the time from due to start of the attempts in SQL.
 	Lateness   Quantiles
 	Violations []Violation
 }
@@ -61,7 +59,7 @@ func (q Quantiles) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s, most %s", round(q.P50), round(q.P99), round(q.Most))
 }
 
-// Quantile returns the q-th part of the durations, by nearest rank; zero of none.
+// Quantile returns the q-quantile of the durations, by nearest rank; zero without durations.
 func Quantile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0
@@ -70,18 +68,18 @@ func Quantile(ds []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// QuantilesOf are zero of nothing.
+// QuantilesOf returns zeros without durations.
 func QuantilesOf(ds []time.Duration) Quantiles {
 	return Quantiles{P50: Quantile(ds, 0.5), P99: Quantile(ds, 0.99), Most: Quantile(ds, 1)}
 }
 
-// OK says whether nothing was broken.
+// OK reports whether no invariant is broken.
 func (v *Verdict) OK() bool { return len(v.Violations) == 0 }
 
-// namedEach is how many violations of one invariant are printed; a broken run has thousands.
+// namedEach is how many violations of one invariant are printed. A broken run has thousands.
 const namedEach = 10
 
-// String is one line of figures, then each invariant that broke with the ids that broke it.
+// String returns one line of figures, and then each broken invariant with its callbacks.
 func (v *Verdict) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "accepted %d, lost %d, sends %d, duplicates %d (most of one callback: %d), overlaps %d, "+

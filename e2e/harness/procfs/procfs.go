@@ -1,7 +1,7 @@
-// Package procfs reads what Linux says of this process and its descendants, for the tests and benchmarks of
-// whole processes.
+// Package procfs reads the CPU time and memory of this process and its descendants from Linux. Tests and
+// benchmarks of whole processes use it.
 //
-// It reads the files of /proc anew at each call, and fails where there are none.
+// It reads the files of /proc at each call, and fails where they do not exist.
 package procfs
 
 import (
@@ -15,15 +15,14 @@ import (
 	"syscall"
 )
 
-// TicksPerSecond is the unit of times in /proc, which Linux fixes at 100 for every architecture that it runs
-// on.
+// TicksPerSecond is the unit of times in /proc. Linux fixes it at 100 on all its architectures.
 const TicksPerSecond = 100
 
-// A Stat is what /proc/<pid>/stat says of a process.
+// A Stat has the fields of /proc/<pid>/stat.
 type Stat struct {
 	PID, Parent int
 	Name        string
-	// Seconds of user and system time, of itself and of the children that it has waited for.
+	// Seconds of user and system time, of the process and of the children that it has waited for.
 	Seconds float64
 }
 
@@ -64,8 +63,7 @@ func Family() ([]Stat, error) {
 	return ours, nil
 }
 
-// CPUUse is how many seconds of CPU the whole machine has used, and how many of them this process and its
-// descendants have.
+// CPUUse returns the CPU seconds of the whole machine, and those of this process and its descendants.
 func CPUUse() (all, ours float64, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -82,8 +80,8 @@ func CPUUse() (all, ours float64, err error) {
 	return all, ours, err
 }
 
-// BusySeconds reads the first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal ...".
-// What a hypervisor took counts as busy.
+// BusySeconds parses the first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal ...".
+// Steal, the time that a hypervisor took, counts as busy.
 func BusySeconds(text string) (float64, error) {
 	first, _, _ := strings.Cut(text, "\n")
 	var user, nice, system, idle, iowait, irq, softirq, steal float64
@@ -94,11 +92,10 @@ func BusySeconds(text string) (float64, error) {
 	return (user + nice + system + irq + softirq + steal) / TicksPerSecond, nil
 }
 
-// Ended says whether a file of /proc could not be read because its process is gone.
+// Ended reports whether a file of /proc could not be read because its process has ended.
 func Ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
-// ParseStat reads the fields that matter of the text of /proc/<pid>/stat. The name stands in parentheses and
-// may itself contain some.
+// ParseStat parses the text of /proc/<pid>/stat. The name is in parentheses and may contain parentheses.
 func ParseStat(text string) (Stat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
@@ -117,7 +114,7 @@ func ParseStat(text string) (Stat, error) {
 	return p, nil
 }
 
-// Bytes reads a line such as "VmHWM:  1234 kB" of a file of a process.
+// Bytes reads a value such as "VmHWM:  1234 kB" from /proc/<pid>/<file>, in bytes.
 func Bytes(pid int, file, line string) (int64, error) {
 	path := filepath.Join("/proc", strconv.Itoa(pid), file)
 	text, err := os.ReadFile(path)
