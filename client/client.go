@@ -104,6 +104,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) (An
 	return a, nil
 }
 
+// send sends a request and reads the whole response. A transport error or an incomplete response is a
+// *NoAnswerError, and a status other than 2xx is an *Error.
 func (c *Client) send(ctx context.Context, method, path string, in any) (Answer, error) {
 	var body io.Reader
 	if in != nil {
@@ -175,6 +177,7 @@ func read[T any](ctx context.Context, c *Client, q url.Values, words ...string) 
 // params are query parameters. An empty value is not sent.
 type params map[string]string
 
+// query returns the parameters that have a value.
 func (p params) query() url.Values {
 	q := url.Values{}
 	for name, value := range p {

@@ -108,8 +108,9 @@ func (c *Client) CreateEndpoint(ctx context.Context, r EndpointChange) (Endpoint
 }
 
 // PutEndpoint creates the endpoint with an external id, or replaces it completely.
-func (c *Client) PutEndpoint(ctx context.Context, externalID string,
-	r EndpointChange) (EndpointWithSecret, error) {
+func (c *Client) PutEndpoint(
+	ctx context.Context, externalID string, r EndpointChange,
+) (EndpointWithSecret, error) {
 	return call[EndpointWithSecret](ctx, c, "PUT", r, "endpoints", "by-external-id", externalID)
 }
 

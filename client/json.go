@@ -31,6 +31,7 @@ var (
 // become U+FFFD.
 func AppendJSON(b []byte, v any) ([]byte, error) { return appendValue(b, reflect.ValueOf(v)) }
 
+// appendValue appends a value by its type, or calls its appendJSON.
 func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	if !v.IsValid() {
 		return append(b, "null"...), nil
@@ -73,6 +74,7 @@ func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	return b, fmt.Errorf("client: %s cannot be written as JSON", v.Type())
 }
 
+// appendSlice appends an array. Bytes become base64.
 func appendSlice(b []byte, v reflect.Value) (_ []byte, err error) {
 	if v.Type().Elem().Kind() == reflect.Uint8 {
 		return append(base64.StdEncoding.AppendEncode(append(b, '"'), v.Bytes()), '"'), nil
@@ -109,6 +111,7 @@ func appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
+// appendStruct appends the fields of Fields. A field without a value is left out or null, as its tags say.
 func appendStruct(b []byte, v reflect.Value) (_ []byte, err error) {
 	b = append(b, '{')
 	first := true

@@ -27,8 +27,9 @@ type Outcome struct {
 // starts with the oldest outcome that is kept. NextCursor is always set, even if there is nothing new. Limit
 // is at most 500, and 50 if it is zero. If there is nothing new, the server waits for it: at most wait, and
 // never longer than 30 seconds.
-func (c *Client) Outcomes(ctx context.Context, cursor string, limit int,
-	wait time.Duration) (Page[Outcome], error) {
+func (c *Client) Outcomes(
+	ctx context.Context, cursor string, limit int, wait time.Duration,
+) (Page[Outcome], error) {
 	q := params{"cursor": cursor, "limit": number(limit)}.query()
 	if wait > 0 {
 		q.Set("wait", wait.String())

@@ -124,6 +124,7 @@ func Given(object any) (Choice, error) {
 // IsZero reports whether the Choice has neither a name nor an object.
 func (c Choice) IsZero() bool { return c.Name == "" && c.Object == nil }
 
+// appendJSON appends the name, the object or null.
 func (c Choice) appendJSON(b []byte) ([]byte, error) {
 	switch {
 	case c.Object != nil:
@@ -163,6 +164,7 @@ func (h Headers) Get(name string) string {
 	return ""
 }
 
+// appendJSON appends an object with one member per header, in order.
 func (h Headers) appendJSON(b []byte) ([]byte, error) {
 	b = append(b, '{')
 	for i, header := range h {

@@ -35,6 +35,7 @@ type middleware struct {
 	refused  refusals
 }
 
+// newMiddleware registers the metrics of public requests and chooses the prefix of the request ids.
 func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, error) {
 	m := &middleware{
 		log: log,

@@ -84,8 +84,8 @@ func TestPanic(t *testing.T) {
 		r.Header.Set(name, "header-value")
 	}
 	rec := send(s.Handler(), r)
-	if rec.Code != 500 || rec.Header().Get("Content-Type") != client.ProblemType ||
-		strings.Contains(rec.Body.String(), "cheese") {
+	isProblem := rec.Code == 500 && rec.Header().Get("Content-Type") == client.ProblemType
+	if !isProblem || strings.Contains(rec.Body.String(), "cheese") {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 	text := log.String()
@@ -107,6 +107,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestAccessLog checks which requests are logged, and that a line contains no query value and no control
+// character.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s, log := newServer(t, &backend{}, web.Options{})
@@ -158,6 +160,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	}
 }
 
+// TestTrustedProxies checks that the log has the client's address from the header of a trusted proxy.
 func TestTrustedProxies(t *testing.T) {
 	t.Parallel()
 	s, log := newServer(t, &backend{}, web.Options{TrustedProxies: []string{"192.0.2.0/24"}})
@@ -208,6 +211,7 @@ func TestInvalidKeysCountByAddress(t *testing.T) {
 	}
 }
 
+// TestMetrics checks the metrics of requests. The path of an unknown route must not become a label.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t, &backend{}, web.Options{})

@@ -122,6 +122,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// httpServer returns an http.Server with the timeouts and limits of both listeners.
 func (s *Server) httpServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -285,8 +286,9 @@ func (s *Server) Run(ctx context.Context) error {
 	s.BeginDrain()
 	err := errors.Join(s.ClosePublic(), s.shutdown(s.ops))
 	wg.Wait()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) &&
-		!errors.Is(cause, context.DeadlineExceeded) {
+	cause := context.Cause(ctx)
+	orderly := errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded)
+	if !orderly {
 		err = errors.Join(cause, err)
 	}
 	return err

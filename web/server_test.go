@@ -50,6 +50,8 @@ func run(t *testing.T, s *web.Server) (end func() error) {
 	return end
 }
 
+// TestRunEndsGracefully checks that an open request ends normally, while the public port is closed and the
+// ops port still responds.
 func TestRunEndsGracefully(t *testing.T) {
 	t.Parallel()
 	began, release := make(chan struct{}), make(chan struct{})
@@ -92,6 +94,7 @@ func TestRunEndsGracefully(t *testing.T) {
 	}
 }
 
+// TestRunEndsWithAHangingRequest checks that Run aborts a hanging request after the timeout.
 func TestRunEndsWithAHangingRequest(t *testing.T) {
 	t.Parallel()
 	began := make(chan struct{})
@@ -138,6 +141,7 @@ func TestLongCalls(t *testing.T) {
 	}
 }
 
+// TestListenErrors checks that an address in use and an invalid address are errors of Listen and Run.
 func TestListenErrors(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -140,6 +140,7 @@ func (a *API) attempts(ctx context.Context, c *gin.Context, who caller, id strin
 	return listOf(a, query.ListAttempts, parse, at, attemptOf)(ctx, c, who)
 }
 
+// attemptOf converts an attempt. Its durations are rounded to three decimals.
 func attemptOf(x *store.Attempt) client.Attempt {
 	t := &x.Timings
 	return client.Attempt{
@@ -258,6 +259,7 @@ type listRequest struct {
 	csv  bool
 }
 
+// readList reads the parameters of GET /v1/callbacks, and rejects unknown ones.
 func readList(q *query.Values, now int64) (f listRequest, err error) {
 	f.Filter, f.list = filterOf(q, now), query.ListNewest
 	f.ByDue = q.OneOf("order", "due") == "due"
@@ -345,6 +347,7 @@ func (a *API) listCSV(c *gin.Context, callbacks []store.Callback, next string, n
 	return nil
 }
 
+// csvCells returns the values of csvColumns for a callback. They are formatted as in JSON; null is empty.
 func csvCells(c *store.Callback, now int64) []string {
 	number := func(n int) string {
 		if n == 0 {

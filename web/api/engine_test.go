@@ -172,6 +172,7 @@ type sendingAPI struct {
 	mine, victim *site
 }
 
+// newSendingAPI returns a sendingAPI whose egress guard allows 127.0.0.1, where its receivers listen.
 func newSendingAPI(t *testing.T) *sendingAPI {
 	t.Helper()
 	guard, err := outbound.NewGuard([]string{"127.0.0.1/32"})

@@ -265,6 +265,7 @@ func (f *fields) duration(name string, raw []byte, to **time.Duration) {
 	setPointer(f, name, raw, to, decodeDuration)
 }
 
+// decodeDuration decodes a duration that is not negative.
 func decodeDuration(raw []byte) (time.Duration, string) {
 	const form = `must be a duration, such as "15s", "1h30m" or "2d"`
 	s, wrong := decodeLine(raw)

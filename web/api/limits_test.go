@@ -75,6 +75,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
+// TestCutBodies checks that a body whose connection breaks gets a 400, with and without a declared length.
 func TestCutBodies(t *testing.T) {
 	t.Parallel()
 	f := newTestAPI(t, fullEngine())

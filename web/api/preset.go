@@ -131,8 +131,11 @@ func (a *API) deletePreset(
 	}
 }
 
-func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k presetKind, name string,
-	from int64) error {
+// showPreset responds with the preset of that name: first the project's own, then the built-in one, then what
+// fallback finds. putPreset uses it too, so that its response is the stored preset.
+func (a *API) showPreset(
+	ctx context.Context, c *gin.Context, who caller, k presetKind, name string, from int64,
+) error {
 	presets, err := a.Engine.Presets(ctx, who.Project)
 	if err != nil {
 		return err
@@ -145,11 +148,11 @@ func (a *API) showPreset(ctx context.Context, c *gin.Context, who caller, k pres
 	if k.fallback == nil {
 		return store.ErrNotFound
 	}
-	shown, err := k.fallback(ctx, a.Engine, who.Project, name, from)
+	body, err := k.fallback(ctx, a.Engine, who.Project, name, from)
 	if err != nil {
 		return err
 	}
-	return a.respond(c, http.StatusOK, shown)
+	return a.respond(c, http.StatusOK, body)
 }
 
 func presetKinds() []presetKind { return []presetKind{policyKind(), ruleKind(), profileKind()} }

@@ -249,6 +249,7 @@ func (o *jsonObject) maxAttempts(c *store.Callback) {
 	o.integer("max_attempts", int64(c.MaxAttempts()))
 }
 
+// appendTiers writes the tiers of a policy as an array of durations.
 func appendTiers(b []byte, tiers []time.Duration) []byte {
 	b = append(b, '[')
 	for i, tier := range tiers {

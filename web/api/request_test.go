@@ -28,6 +28,7 @@ func (r *bodyBudget) empty(t *testing.T) {
 	}
 }
 
+// TestBodyBudget checks the limits of a budget, the timeout of a waiter, and that a release wakes waiters.
 func TestBodyBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newBodyBudget(100)

@@ -290,8 +290,8 @@ func FuzzRequests(f *testing.F) {
 			Status int    `json:"status"`
 			Code   string `json:"code"`
 		}
-		if err := json.Unmarshal(rec.Body.Bytes(), &problem); err != nil || problem.Status != rec.Code ||
-			problem.Code == "" {
+		err = json.Unmarshal(rec.Body.Bytes(), &problem)
+		if err != nil || problem.Status != rec.Code || problem.Code == "" {
 			t.Errorf("%s %s?%s with %q: %d %s", r.Method, path, query, body, rec.Code, rec.Body)
 		}
 	})

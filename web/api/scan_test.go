@@ -36,6 +36,7 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
+// compare checks the members or elements of a value, and those of its values, against encoding/json.
 func compare(t *testing.T, raw []byte) {
 	t.Helper()
 	if end := skipValue(raw, 0); end != len(raw) {
@@ -101,6 +102,7 @@ func splitObject(t *testing.T, raw []byte) (keys []string, values []json.RawMess
 	return keys, values
 }
 
+// compareText checks a decoded string against encoding/json, and that it is encoded as the same string.
 func compareText(t *testing.T, raw []byte) {
 	t.Helper()
 	var want string
@@ -210,6 +212,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
+// TestAppendStringIsAlwaysJSON encodes every byte, valid UTF-8 or not.
 func TestAppendStringIsAlwaysJSON(t *testing.T) {
 	t.Parallel()
 	all := make([]byte, 256)
@@ -221,6 +224,7 @@ func TestAppendStringIsAlwaysJSON(t *testing.T) {
 	}
 }
 
+// TestKeySetFindsDuplicates checks numbers of keys around the size of the array, where the map takes over.
 func TestKeySetFindsDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 23, 24, 25, 26, 1000} {
@@ -262,6 +266,7 @@ func TestManyKeysAreCheap(t *testing.T) {
 	}
 }
 
+// TestAppendDuration compares appendDuration with schedule.FormatDuration.
 func TestAppendDuration(t *testing.T) {
 	t.Parallel()
 	const milli, second, minute, hour = time.Millisecond, time.Second, time.Minute, time.Hour
@@ -278,6 +283,7 @@ func TestAppendDuration(t *testing.T) {
 	}
 }
 
+// TestAppendTime compares appendTime with package time, also outside of the years 0 to 9999.
 func TestAppendTime(t *testing.T) {
 	t.Parallel()
 	const day, layout = 86_400_000, "2006-01-02T15:04:05.000Z"

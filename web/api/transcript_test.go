@@ -89,6 +89,7 @@ func play(t *testing.T, path string) *player {
 	return x
 }
 
+// play runs the lines of a file. It skips the lines of earlier results and writes new ones.
 func (x *player) play(text string) {
 	x.t.Helper()
 	x.serve("full")

@@ -245,6 +245,7 @@ func newProject(id string) store.Project {
 	return store.Project{ID: id, CreatedAt: nowMS, UpdatedAt: nowMS}
 }
 
+// Compare takes r.takes, or until its request ends.
 func (r rows) Compare(
 	ctx context.Context, project string, from, to int64, refs []string, most int,
 ) (store.Comparison, error) {

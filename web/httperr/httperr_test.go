@@ -51,6 +51,7 @@ func TestProblemOfEachError(t *testing.T) {
 	})
 }
 
+// TestLaterSetsRetryAfter checks that Retry-After is in whole seconds, rounded up, and at least 1.
 func TestLaterSetsRetryAfter(t *testing.T) {
 	t.Parallel()
 	for wait, want := range map[time.Duration]int{0: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
@@ -61,6 +62,8 @@ func TestLaterSetsRetryAfter(t *testing.T) {
 	}
 }
 
+// TestDetailHidesUnknownErrors checks that a detail contains neither the text of an unknown error nor the
+// text that wraps a known one.
 func TestDetailHidesUnknownErrors(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{

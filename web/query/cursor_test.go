@@ -36,6 +36,7 @@ func wantRejected(t *testing.T, cursor string, read func(text string) error, wro
 	}
 }
 
+// TestCursor checks that a cursor decodes to its position, and only for the same list, project and key.
 func TestCursor(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")
@@ -96,6 +97,8 @@ func TestCursorsWithImpossibleIDs(t *testing.T) {
 	}
 }
 
+// TestOutcomeCursor checks that a cursor of outcomes decodes to its position, and that a changed one is
+// rejected.
 func TestOutcomeCursor(t *testing.T) {
 	t.Parallel()
 	ours := signed(1, "shop")

@@ -49,6 +49,7 @@ func (g *Guesses) guess(t *testing.T, address, key string) bool {
 	return wait == 0
 }
 
+// TestAnswersAreLimited checks that ten guesses are answered at once, and one more every six seconds.
 func TestAnswersAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

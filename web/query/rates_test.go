@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// TestRates checks that a key can make its requests of one second at once, and that keys do not affect each
+// other.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
