@@ -132,7 +132,9 @@ func (rn *Runner) next(
 		// The request failed on a reused connection: try again at once on a new one.
 		r.FreeRetry = true
 		dueIn(0)
-	case resp.Class == store.ClassSignError:
+	case resp.Class == store.ClassSignError && !resp.Charged:
+		// A person can set the secret, or another process has the key. A counted failure to sign takes the
+		// next tier, like any other failure.
 		r.Diverts = 1
 		dueIn(time.Minute)
 	case resp.LocalFailure:
