@@ -97,6 +97,7 @@ func (c *Catalog) Project(ctx context.Context, id string) (*ProjectView, error) 
 	return v, nil
 }
 
+// viewOf decodes a project's presets, and fails if one cannot be decoded.
 func viewOf(p store.Project, presets []store.Preset) (*ProjectView, error) {
 	v := &ProjectView{
 		Project: p, Policies: make(map[string]store.Policy), Rules: make(map[string]store.Success),

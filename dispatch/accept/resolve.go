@@ -208,7 +208,7 @@ func programSending() sending {
 
 // resolve decides how a callback is sent: by the submission, else its endpoint, else its project, else the
 // defaults. The callback stores its policy and success rule, so later changes do not affect it. The signer of
-// an endpoint is not stored: it is looked up at each attempt.
+// an endpoint is not stored: each attempt looks it up.
 func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings) {
 	wrong := len(*f)
 	chosen := v.CheckChoice(&s.Choice, f)

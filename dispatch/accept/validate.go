@@ -223,6 +223,7 @@ func validMethod(m string) bool {
 // bodyless are the methods that need no body.
 var bodyless = [...]string{"GET", "HEAD", "DELETE"}
 
+// checkBody validates the body and sets the content type, by default from the field that contained the body.
 func checkBody(s *Submission, c *store.Callback, f *Findings) {
 	field := s.BodyField
 	if field == "" {

@@ -110,6 +110,7 @@ func clearField(ep *store.Endpoint, field string) {
 	}
 }
 
+// applyURL sets and checks the URL, which every endpoint has, and which other URLs its callbacks may use.
 func (ct *Controller) applyURL(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) {
 	if ch.URL != nil {
 		_, err := store.AddressLane(*ch.URL)
@@ -135,6 +136,8 @@ func (ct *Controller) applyURL(ch *EndpointChange, ep *store.Endpoint, f *accept
 	}
 }
 
+// applyLimits sets the rate, the concurrency and Enabled. Each enabling or disabling replaces the reason of
+// the last disabling, such as a 410.
 func applyLimits(ch *EndpointChange, ep *store.Endpoint, f *accept.Findings) {
 	if ch.Rate != nil {
 		rate, err := store.ParseRate(*ch.Rate)

@@ -75,8 +75,8 @@ func receiverBlocks(n *schedule.LaneState, now int64, retry string) []Block {
 	if n.Breaker != schedule.BreakerClosed {
 		blocks = append(blocks, Block{
 			Code: BlockBreakerOpen, Since: n.OpenedAt, Until: n.ProbeAt,
-			Detail: fmt.Sprintf("The last %d attempts in this lane got no HTTP response, the first of them %s."+
-				" One attempt is made every %s until the receiver responds.",
+			Detail: fmt.Sprintf("The last %d attempts in this lane got no HTTP response, the first of them "+
+				"%s. One attempt is made every %s until the receiver responds.",
 				n.Unanswered, at(n.UnansweredSince), schedule.BreakerRest),
 			Cure: "Fix the receiver. A retry bypasses the breaker: " + retry,
 		})

@@ -77,6 +77,8 @@ func (ct *Controller) PatchProject(ctx context.Context, id string, ch ProjectCha
 	return p, ct.settingsChanged(ctx, "change project "+id, err)
 }
 
+// applyProject validates a change and makes it in p. Cleared fields are reset first, so a request that clears
+// and sets a field sets it. A header that did not change keeps its ciphertext.
 func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *store.Project,
 	f accept.Findings) error {
 	f = append(f, ch.Invalid...)

@@ -186,6 +186,8 @@ func (rp *Reporter) removeEndpointEvents(ctx context.Context, ids []string) erro
 	return rp.o.Store.RemoveEndpointEvents(ctx, ids)
 }
 
+// publishEndpointEvent publishes one event of an endpoint. The id of the event is its idempotency key. So an
+// event that was published, but not removed because of a crash, becomes a replay.
 func (rp *Reporter) publishEndpointEvent(ctx context.Context, event *store.EndpointEvent) error {
 	ep, err := rp.accept.Catalog.Endpoint(ctx, event.EndpointID)
 	if errors.Is(err, store.ErrNotFound) {
