@@ -22,15 +22,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// The parts of an engine in virtual time take as long as this for each call, so that as much gathers
-// meanwhile on whatever machine.
+// In virtual time, each call to a part of the engine takes this long. So batches have the same sizes on every
+// machine.
 const (
 	indexTakes    = 170 * time.Microsecond
 	storeTakes    = 1300 * time.Microsecond
 	receiverTakes = 5100 * time.Microsecond
 )
 
-// The calls of an engine to its index and its store that are counted.
+// The counted calls of an engine to its index and its store.
 const (
 	claims = iota
 	stamps
@@ -49,28 +49,28 @@ var (
 		ofOperations}
 )
 
-// calls counts them.
+// calls counts the calls.
 type calls struct {
 	of [callKinds]atomic.Int64
-	// settled are callbacks.
+	// settled counts callbacks.
 	settled atomic.Int64
 }
 
-// call counts one, and lets it take its time.
+// call counts one call and lets virtual time pass.
 func (c *calls) call(kind int, takes time.Duration) {
 	c.of[kind].Add(1)
 	time.Sleep(takes) // virtual
 }
 
-func (c *calls) sofar() (now [callKinds]float64) {
+func (c *calls) counts() (now [callKinds]float64) {
 	for kind := range now {
 		now[kind] = float64(c.of[kind].Load())
 	}
 	return now
 }
 
-// start runs an engine on the embedded stores, whose requests are answered without a wire. It ends with the
-// test.
+// start runs an engine on the embedded stores. A fake transport responds to its requests. The engine ends
+// with the test.
 func (c *calls) start(t *testing.T) *dispatch.Engine {
 	t.Helper()
 	s := apptest.Settings(t)
@@ -80,14 +80,13 @@ func (c *calls) start(t *testing.T) *dispatch.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender, err := outbound.New(outbound.Options{Transport: pretender{}, Logger: log})
+	sender, err := outbound.New(outbound.Options{Transport: fakeTransport{}, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	engine, err := dispatch.New(dispatch.Options{
-		Store: countedRows{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring,
-		Embedded:        true,
-		LaneConcurrency: costLane, Logger: log,
+		Store: countedStore{db, c}, Schedule: countedIndex{index, c}, Sender: sender, Keyring: keyring,
+		Embedded: true, LaneConcurrency: costLane, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,8 +111,9 @@ type countedIndex struct {
 	*calls
 }
 
-func (c countedIndex) Claim(ctx context.Context, shard int,
-	r schedule.ClaimRequest) (schedule.Claimed, error) {
+func (c countedIndex) Claim(
+	ctx context.Context, shard int, r schedule.ClaimRequest,
+) (schedule.Claimed, error) {
 	c.call(claims, indexTakes)
 	return c.Schedule.Claim(ctx, shard, r)
 }
@@ -134,25 +134,25 @@ func (c countedIndex) Release(ctx context.Context, u []schedule.Unlock) ([]sched
 	return c.Schedule.Release(ctx, u)
 }
 
-type countedRows struct {
+type countedStore struct {
 	dispatch.Store
 	*calls
 }
 
-func (c countedRows) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
+func (c countedStore) Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	c.call(stamps, storeTakes)
 	return c.Store.Stamp(ctx, s)
 }
 
-func (c countedRows) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
+func (c countedStore) Commit(ctx context.Context, r []store.Result, now int64) ([]store.Committed, error) {
 	c.call(commits, storeTakes)
 	return c.Store.Commit(ctx, r, now)
 }
 
-// A pretender answers without a wire.
-type pretender struct{}
+// fakeTransport responds without a network.
+type fakeTransport struct{}
 
-func (pretender) RoundTrip(req *http.Request) (*http.Response, error) {
+func (fakeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, err := io.Copy(io.Discard, req.Body); err != nil {
 		return nil, err
 	}

@@ -15,24 +15,25 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A figure is one thing that was counted. Its name is what was measured, a colon, and what of it. It may grow
-// by its tolerance, a part of the golden figure.
+// figure is one counted value. Its name is what was measured, a colon, and the kind of the value. It may
+// exceed the golden value by the tolerance, a fraction of the golden value.
 type figure struct {
 	name             string
 	value, tolerance float64
 }
 
-// A goldenFile is what testdata/costs.golden says.
+// goldenFile is testdata/costs.golden.
 type goldenFile struct {
 	path   string
 	values map[string]float64
-	// measured are the figures of this run, in their order.
+	// measured are the figures of this run in their order.
 	measured []figure
 }
 
-const goldenHead = `# What a callback costs, each figure for one callback unless its name says for how many: operations, bytes and
-# allocations, not times. TestCosts counts again and fails where a figure has grown beyond its tolerance.
-# docs/reports/costs.md says what each is, and what to check before it is rewritten:
+const goldenHead = `# The cost of a callback in operations, bytes and allocations, not in time. A figure is
+# for one callback, unless its name has another number. TestCosts measures again and
+# fails if a figure grew by more than its tolerance.
+# docs/reports/costs.md explains the figures, and what to check before this file is written again:
 # go test -tags nomsgpack ./cmd/dispatcher -run '^TestCosts$' -update
 `
 
@@ -51,19 +52,19 @@ func readGolden(t *testing.T, path string) *goldenFile {
 		at := strings.LastIndex(line, " ")
 		value, err := strconv.ParseFloat(line[at+1:], 64)
 		if err != nil {
-			t.Fatalf("%s: %q is no figure: %v", path, line, err)
+			t.Fatalf("%s: %q is not a figure: %v", path, line, err)
 		}
 		g.values[strings.TrimSpace(line[:at])] = value
 	}
 	return g
 }
 
-// tries is how often something is measured before it counts as grown.
+// tries is how often a figure is measured before it counts as grown.
 const tries = 3
 
-// hold measures, and fails where a figure has grown. Of several tries the least counts, because noise only
-// adds. The golden file gets the median.
-func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
+// check measures, and fails if a figure has grown. It compares the minimum of several tries, because noise
+// only adds. With -update, the file gets the median.
+func (g *goldenFile) check(t *testing.T, measure func() []figure) {
 	t.Helper()
 	values := map[string][]float64{}
 	var list []figure
@@ -85,36 +86,36 @@ func (g *goldenFile) hold(t *testing.T, measure func() []figure) {
 		if *transcript.Update {
 			f.value = all[len(all)/2]
 		} else {
-			g.judge(t, f)
+			g.compare(t, f)
 		}
 		g.measured = append(g.measured, f)
 	}
 }
 
-// hasGrown says whether a figure is more than its tolerance above the golden one. Less than one is taken for
-// one: what is there once in a batch may be there twice.
+// hasGrown reports whether a figure exceeds the golden one by more than its tolerance. A golden figure below
+// one counts as one: an operation that happens once per batch can happen twice.
 func (g *goldenFile) hasGrown(f figure) bool {
 	want, known := g.values[f.name]
 	return !known || f.value-want > f.tolerance*max(want, 1)
 }
 
-func (g *goldenFile) judge(t *testing.T, f figure) {
+func (g *goldenFile) compare(t *testing.T, f figure) {
 	t.Helper()
 	want := g.values[f.name]
-	said := fmt.Sprintf("%-70s measured %.5g, golden %.5g +%g %%", f.name, f.value, want, 100*f.tolerance)
+	line := fmt.Sprintf("%-70s measured %.5g, golden %.5g +%g %%", f.name, f.value, want, 100*f.tolerance)
 	switch {
 	case g.hasGrown(f):
-		t.Errorf("%s: it is new, or costs more than it did. Find out what was added, or is no longer done "+
-			"in batches; if it is "+
-			"worth it, say so in the commit and rewrite %s with -update", said, g.path)
+		t.Errorf("%s: the figure is new, or the cost grew. Find out what was added, or is no longer done in "+
+			"batches. If it is worth it, explain it in the commit and run -update to write %s", line, g.path)
 	case f.value < want*(1-f.tolerance):
-		t.Logf("%s: it costs less than it did; -update lowers the golden figure, so that it stays so", said)
+		t.Logf("%s: the cost fell; lower the golden figure with -update", line)
 	default:
-		t.Log(said)
+		t.Log(line)
 	}
 }
 
-// finish writes the file, or fails for figures that are no longer measured. It needs all of them.
+// finish writes the file with -update. Otherwise it fails for figures that nothing measures. It does nothing
+// after a run of some subtests.
 func (g *goldenFile) finish(t *testing.T) {
 	t.Helper()
 	if strings.Contains(flag.Lookup("test.run").Value.String(), "/") || t.Failed() {
@@ -136,6 +137,6 @@ func (g *goldenFile) finish(t *testing.T) {
 		return
 	}
 	for name := range g.values {
-		t.Errorf("%s has %q, and nothing measures it: take it out with -update", g.path, name)
+		t.Errorf("%s has %q, but nothing measures it: remove it with -update", g.path, name)
 	}
 }

@@ -24,13 +24,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// costServers are the shared PostgreSQL and Redis, with what counts in front of PostgreSQL; Redis counts by
-// itself. Nil: nothing is counted there.
+// costServers are the shared PostgreSQL and Redis. A proxy in front of PostgreSQL counts; Redis has its own
+// counters. Nil counts nothing.
 type costServers struct {
 	admin *pgx.Conn
 	redis *redis.Client
 	sql   *testserver.Wire
-	// statements counts those that were said on the wire.
+	// statements counts the statements on the wire.
 	statements atomic.Int64
 }
 
@@ -52,7 +52,7 @@ func startCostServers(t *testing.T) *costServers {
 	return s
 }
 
-// settings are those of a dispatcher on a database and an index of its own, both counted.
+// settings returns the settings of a dispatcher with its own database and index, both counted.
 func (s *costServers) settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
 	database := apptest.MustURL(t, apptest.Migrated(t))
@@ -61,8 +61,8 @@ func (s *costServers) settings(t *testing.T, args ...string) *config.Settings {
 		[]string{"--database-url=" + database.String()})...)
 }
 
-// What is counted. Statements are those that PostgreSQL executes or parses, BEGIN and COMMIT among them;
-// commands are those of scripts, too.
+// The counted kinds. Statements are those that PostgreSQL executes or parses, with BEGIN and COMMIT. Commands
+// include those of scripts.
 const (
 	allocations = iota
 	bytesAllocated
@@ -79,18 +79,17 @@ var kindNames = [kinds]string{
 	"commands of Redis", "bytes to and from Redis",
 }
 
-// tolerances say by how much each kind may grow, as a part; zero: it is not measured.
+// tolerances is how much each kind may grow, as a fraction; zero: not measured.
 type tolerances [kinds]float64
 
-// spent is what was asked of the servers since they began.
-func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
+// totals returns the counters since the start of the servers.
+func (s *costServers) totals(t *testing.T) (now [kinds]float64) {
 	t.Helper()
 	if s == nil {
 		return now
 	}
-	err := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`).Scan(
-		&now[walBytes])
-	if err != nil {
+	row := s.admin.QueryRow(t.Context(), `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`)
+	if err := row.Scan(&now[walBytes]); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.redis.InfoMap(t.Context(), "stats").Result()
@@ -107,23 +106,25 @@ func (s *costServers) spent(t *testing.T) (now [kinds]float64) {
 		}
 		now[kind] += value
 	}
-	now[statements], now[sqlBytes] = 1000*float64(s.statements.Load()),
-		float64(s.sql.Sent.Load()+s.sql.Received.Load())
+	now[statements] = 1000 * float64(s.statements.Load())
+	now[sqlBytes] = float64(s.sql.Sent.Load() + s.sql.Received.Load())
 	return now
 }
 
-// measure says what it costs to run something for n callbacks.
-func (s *costServers) measure(t *testing.T, name string, n int, may tolerances, run func()) (list []figure) {
+// measure returns the cost of run per callback, for n callbacks.
+func (s *costServers) measure(
+	t *testing.T, name string, n int, limits tolerances, run func(),
+) (list []figure) {
 	t.Helper()
 	var memory, memoryNow runtime.MemStats
-	before := s.spent(t)
+	before := s.totals(t)
 	runtime.ReadMemStats(&memory)
 	run()
 	runtime.ReadMemStats(&memoryNow)
-	now := s.spent(t)
-	now[allocations], now[bytesAllocated] = float64(memoryNow.Mallocs-memory.Mallocs),
-		float64(memoryNow.TotalAlloc-memory.TotalAlloc)
-	for kind, tolerance := range may {
+	now := s.totals(t)
+	now[allocations] = float64(memoryNow.Mallocs - memory.Mallocs)
+	now[bytesAllocated] = float64(memoryNow.TotalAlloc - memory.TotalAlloc)
+	for kind, tolerance := range limits {
 		if tolerance > 0 {
 			list = append(list, figure{name + ": " + kindNames[kind], (now[kind] - before[kind]) / float64(n),
 				tolerance})
@@ -132,22 +133,22 @@ func (s *costServers) measure(t *testing.T, name string, n int, may tolerances, 
 	return list
 }
 
-// countStatements reads what a client says: messages with a kind, but for the first one, and a length.
+// countStatements reads the messages of a client. Each has a type, except the first one, and a length.
 func (s *costServers) countStatements(connection io.Reader) {
-	said, head := bufio.NewReader(connection), make([]byte, 5)
+	messages, head := bufio.NewReader(connection), make([]byte, 5)
 	for first := true; ; first = false {
 		part := head
 		if first {
 			part = head[1:]
 		}
-		if _, err := io.ReadFull(said, part); err != nil {
+		if _, err := io.ReadFull(messages, part); err != nil {
 			return
 		}
-		// Q is a statement as text, P one that is parsed, E one that is executed.
+		// Q is a simple query, P a parse, E an execute.
 		if !first && strings.IndexByte("QPE", head[0]) >= 0 {
 			s.statements.Add(1)
 		}
-		if _, err := said.Discard(int(binary.BigEndian.Uint32(head[1:])) - 4); err != nil {
+		if _, err := messages.Discard(int(binary.BigEndian.Uint32(head[1:])) - 4); err != nil {
 			return
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build !race
 
-// The race detector allocates, too: no cost is measured beside it.
+// The race detector allocates, so this file is not built with it.
 
 package main
 
@@ -32,14 +32,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestCosts guards what a callback costs: operations, bytes and allocations, on whatever machine; what a
-// change is worth in time is for make bench to say. It does not run beside other tests of this package: they
-// allocate, too.
+// TestCosts checks the cost of a callback in operations, bytes and allocations, which do not depend on the
+// machine. "make bench" measures times. It does not run in parallel with other tests, because they allocate.
 func TestCosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
-	// A collection empties the pools of what is used again, and when one comes depends on the machine.
+	// A collection empties sync.Pools, and its time depends on the machine.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	golden := readGolden(t, "testdata/costs.golden")
 	servers := startCostServers(t)
@@ -48,20 +47,20 @@ func TestCosts(t *testing.T) {
 	golden.finish(t)
 }
 
-// A batch has costRows callbacks, and costRounds batches are counted, after as many that warm up.
+// A batch has costRows callbacks. costRounds batches warm up, and as many are counted.
 const (
 	costRows   = 64
 	costRounds = 8
-	// costBody is how long a payload is.
+	// costBody is the size of a payload in bytes.
 	costBody = 512
 	// costLane is how many attempts a lane may have in flight.
 	costLane = 64
 )
 
-// The tolerances. Batches have one size or gather in virtual time, so that only the code decides; but the
-// runtime and the drivers keep something for themselves now and then: between idle machines and busy ones
-// allocations differ by up to 3 %. WAL has the first change of each page after a checkpoint, too. Which of
-// two goroutines comes first decides how much a call takes: of results a few, of claims many.
+// The tolerances. Batches have a fixed size or collect in virtual time, so the costs depend only on the code.
+// But the runtime and the drivers allocate for themselves at times: allocations differ by up to 3 % between
+// idle and busy machines. WAL contains the first change of each page after a checkpoint. The order of two
+// goroutines decides how much a call takes: a little for results, much for claims.
 const (
 	ofOperations = 0.10
 	ofGathering  = 0.25
@@ -74,7 +73,7 @@ var (
 	ofRedis = tolerances{allocations: 0.05, bytesAllocated: 0.05, redisCommands: 0.05, redisBytes: 0.05}
 )
 
-// costsOfParts measures the store, the API and the index by themselves.
+// costsOfParts measures the store, the API and the index separately.
 func costsOfParts(t *testing.T, golden *goldenFile, servers *costServers) {
 	embedded, both := apptest.Settings(t, cmdtest.BothKeys()...), servers.settings(t)
 	for _, part := range []struct {
@@ -93,7 +92,7 @@ func costsOfParts(t *testing.T, golden *goldenFile, servers *costServers) {
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			run := part.costs(t, part.settings)
-			golden.hold(t, func() []figure {
+			golden.check(t, func() []figure {
 				s := steps{t: t, part: part.name, tolerances: part.tolerances, servers: part.servers}
 				run(&s)
 				return s.figures
@@ -102,7 +101,7 @@ func costsOfParts(t *testing.T, golden *goldenFile, servers *costServers) {
 	}
 }
 
-// steps collects what each step of a part costs.
+// steps collects the cost of each step of a part.
 type steps struct {
 	t    *testing.T
 	part string
@@ -111,7 +110,7 @@ type steps struct {
 	figures []figure
 }
 
-// count runs a step for every batch, and counts those of the second half.
+// count runs a step for all batches and counts those of the second half.
 func (s *steps) count(step string, size int, run func(batch int) error) {
 	s.t.Helper()
 	half := func(first int) {
@@ -122,7 +121,7 @@ func (s *steps) count(step string, size int, run func(batch int) error) {
 		}
 	}
 	half(0)
-	runtime.GC() // so that none comes meanwhile
+	runtime.GC() // makes a collection during the measurement unlikely
 	name := s.part + ", " + step
 	s.figures = append(s.figures, s.servers.measure(s.t, name, costRounds*size, s.tolerances, func() {
 		half(costRounds)
@@ -137,7 +136,7 @@ func closeAfter(t *testing.T, srv *app.App) {
 	})
 }
 
-// part opens one part of a server for the time of the test.
+// part opens one part of a server until the end of the test.
 func part[T any](
 	t *testing.T, s *config.Settings, open func(*app.App, context.Context, prometheus.Registerer) (T, error),
 ) T {
@@ -150,8 +149,8 @@ func part[T any](
 	return opened
 }
 
-// storeCosts takes batches through one step of their life after the other; and stamps some that another
-// process accepted, whose payload has to be read.
+// storeCosts takes batches through the steps of their life. Then it stamps callbacks that another process
+// accepted, whose payloads must be read.
 func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	one, other := part(t, settings, (*app.App).OpenDatabase), part(t, settings, (*app.App).OpenDatabase)
 	return func(s *steps) {
@@ -163,7 +162,8 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		var stamped [2 * costRounds][]*store.Stamped
 		stamp := func(batches [2 * costRounds][]store.Draft) func(i int) error {
 			return func(i int) (err error) {
-				r := store.Stamp{Token: batches[i][0].Callback.ID, Now: now, Margin: 15_000, QuarantineAfter: 2}
+				token := batches[i][0].Callback.ID
+				r := store.Stamp{Token: token, Now: now, Margin: 15_000, QuarantineAfter: 2}
 				for _, draft := range batches[i] {
 					r.Claims = append(r.Claims, store.StampClaim{ID: draft.Callback.ID})
 				}
@@ -185,7 +185,7 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		s.count("result", costRows, func(i int) error {
 			committed, err := one.Commit(ctx, costResults(stamped[i], now), now)
 			if err == nil && !committed[0].Won {
-				err = fmt.Errorf("it has not won: %+v", committed[0])
+				err = fmt.Errorf("the result has not won: %+v", committed[0])
 			}
 			return err
 		})
@@ -198,7 +198,7 @@ func storeCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	}
 }
 
-// costID makes an id of this moment's.
+// costID returns an id with this time.
 func costID(now int64, batch, n int) string { return fmt.Sprintf("01K%013d%04d%06d", now, batch, n) }
 
 func costDrafts(now int64, batch int) []store.Draft {
@@ -208,11 +208,11 @@ func costDrafts(now int64, batch int) []store.Draft {
 	for n := range drafts {
 		drafts[n] = store.Draft{Body: loadtest.BenchBody(costBody), Callback: store.Callback{
 			ID: costID(now, batch, n), Project: store.DefaultProject, Kind: store.Notify,
-			URL:    "https://shop.example/notify",
-			Method: "POST", Ref: fmt.Sprint("order-", n), Lane: fmt.Sprint("merchant-", n%8), Policy: policy,
-			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1", State: store.Scheduled,
-			Trigger: store.BySchedule,
-			DueAt:   now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now, ContentType: "application/json",
+			URL: "https://shop.example/notify", Method: "POST", ContentType: "application/json",
+			Ref: fmt.Sprint("order-", n), Lane: fmt.Sprint("merchant-", n%8), Policy: policy,
+			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
+			State: store.Scheduled, Trigger: store.BySchedule,
+			DueAt: now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now,
 		}}
 	}
 	return drafts
@@ -234,8 +234,8 @@ func costResults(stamped []*store.Stamped, now int64) []store.Result {
 	return results
 }
 
-// acceptCosts has callbacks accepted, from the router to the commit: without a connection, and while no
-// engine runs. The request and the recorder that every one of them takes are counted, too.
+// acceptCosts accepts callbacks, from the router to the commit, without a connection and without an engine.
+// The cost includes the test's request and recorder.
 func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	term := program.Terminal()
 	srv, err := app.New(t.Context(), &term.Console, settings, app.NewLogger(&term.Console, settings))
@@ -243,14 +243,14 @@ func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		t.Fatal(err)
 	}
 	closeAfter(t, srv)
-	ask := func(path, body string, want int) func(int) error {
+	post := func(path, body string, want int) func(int) error {
 		return func(int) error {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path,
 				strings.NewReader(body))
 			if err != nil {
 				return err
 			}
-			req.RemoteAddr = "127.0.0.1:1234" // as a connection has it
+			req.RemoteAddr = "127.0.0.1:1234" // a connection sets it
 			req.Header.Set("Authorization", "Bearer "+settings.AdminKey)
 			answer := httptest.NewRecorder()
 			srv.Web.Handler().ServeHTTP(answer, req)
@@ -264,12 +264,12 @@ func acceptCosts(t *testing.T, settings *config.Settings) func(*steps) {
 		loadtest.BenchBody(costBody))
 	many := `{"callbacks":[` + strings.Repeat(one+",", costRows-1) + one + `]}`
 	return func(s *steps) {
-		s.count("one by one", 1, ask("/v1/callbacks", one, http.StatusAccepted))
-		s.count("batch", costRows, ask("/v1/callbacks/batch", many, http.StatusMultiStatus))
+		s.count("one by one", 1, post("/v1/callbacks", one, http.StatusAccepted))
+		s.count("batch", costRows, post("/v1/callbacks/batch", many, http.StatusMultiStatus))
 	}
 }
 
-// indexCosts takes items of many lanes, each with a lock of its own, through an index.
+// indexCosts takes items through an index. Each has its own lane and lock.
 func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	index := part(t, settings, (*app.App).OpenIndex).(interface {
 		dispatch.Schedule
@@ -312,7 +312,7 @@ func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 			}
 			replies, err := index.Acquire(ctx, locks)
 			if err == nil && !replies[0].Acquired {
-				err = fmt.Errorf("a lock is held: %+v", replies[0])
+				err = fmt.Errorf("a lock is taken: %+v", replies[0])
 			}
 			return err
 		})
@@ -336,15 +336,15 @@ func indexCosts(t *testing.T, settings *config.Settings) func(*steps) {
 	}
 }
 
-// A backlog is n callbacks that are due at the same time, in so many lanes.
+// backlog is n callbacks with one due time in a number of lanes.
 type backlog struct {
 	name     string
 	n, lanes int
-	// locks: each callback has a lock key of its own.
+	// locks: each callback has its own lock key.
 	locks bool
 }
 
-// accept hands it over.
+// accept submits the backlog.
 func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 	t.Helper()
 	const batch = 500
@@ -370,15 +370,15 @@ func (b backlog) accept(t *testing.T, engine *dispatch.Engine, due int64) {
 	}
 }
 
-// costsOfCalls counts the calls between the engine and its parts, in virtual time and without a wire: what
-// gathers in a batch does not depend on what else the machine does.
+// costsOfCalls counts the calls between the engine and its parts in virtual time. The sizes of batches then
+// do not depend on the load of the machine.
 func costsOfCalls(t *testing.T, golden *goldenFile) {
 	for _, b := range []backlog{{"one lane", 2000, 1, false}, {"64 lanes", 2000, 64, false},
 		{"locks", 500, 1, true}} {
 		name := "calls, " + b.name
 		t.Run(name, func(t *testing.T) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // as everywhere
-			golden.hold(t, func() (list []figure) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // equal on all machines
+			golden.check(t, func() (list []figure) {
 				synctest.Test(t, func(t *testing.T) {
 					var c calls
 					engine := c.start(t)
@@ -386,14 +386,14 @@ func costsOfCalls(t *testing.T, golden *goldenFile) {
 					b.accept(t, engine, due.UnixMilli())
 					time.Sleep(time.Until(due) - 100*time.Millisecond) // virtual
 					runtime.GC()
-					before := c.sofar()
+					before := c.counts()
 					var none *costServers
 					list = none.measure(t, name, b.n, ofMemory, func() {
 						testserver.Until(t, "the backlog is settled", func() bool {
 							return c.settled.Load() >= int64(b.n)
 						})
 					})
-					for kind, n := range c.sofar() {
+					for kind, n := range c.counts() {
 						of := callNames[kind]
 						if b.locks || kind < acquires {
 							per1000 := 1000 * (n - before[kind]) / float64(b.n)

@@ -1,8 +1,8 @@
-// Command dispatcher is the whole program: the server, a demo, and the tools around them.
+// Command dispatcher is the whole program: the server, a demo, and the tools for both.
 //
-// This file is the grammar of the command line. Settings are in internal/config, the wiring of the server in
-// internal/app, and the commands that talk to a server in internal/cli; each further tool has a package of
-// its own.
+// This file is the grammar of the command line. Settings are in internal/config, the wiring of the server is
+// in internal/app, and the commands that talk to a server are in internal/cli. Each other tool has its own
+// package.
 package main
 
 import (
@@ -21,18 +21,18 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve   app.ServeCommand   `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or those that --roles names."`
-	Demo    demo.Command       `cmd:"" help:"Show what the dispatcher does: a server, a flaky receiver, 30 payment notifications and a poll, live in the terminal."`
-	Migrate app.MigrateCommand `cmd:"" help:"Apply the SQL migrations, or show with --status which are applied."`
+	Serve   app.ServeCommand   `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or the parts of --roles."`
+	Demo    demo.Command       `cmd:"" help:"Show the dispatcher at work: a server, a flaky receiver, 30 payment notifications and a poll, live in the terminal."`
+	Migrate app.MigrateCommand `cmd:"" help:"Apply the SQL migrations, or show their status with --status."`
 	Doctor  doctor.Command     `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
 	cli.Commands
-	Import  importer.Command      `cmd:"" help:"Hand over a file of callbacks, one a line, through a running server; what is run again makes nothing twice."`
-	Bench   loadtest.BenchCommand `cmd:"" help:"Measure a server, one of its own or a running one: accepted and sent callbacks a second, latency, lateness."`
-	Listen  listen.Command        `cmd:"" help:"Receive callbacks here, print them, and verify their signatures."`
-	Config  config.ShowCommand    `cmd:"" help:"Show the effective settings with secrets masked, and where each value came from."`
+	Import  importer.Command      `cmd:"" help:"Import callbacks from an NDJSON file. It is safe to run it again."`
+	Bench   loadtest.BenchCommand `cmd:"" help:"Measure a server, its own or a running one: callbacks per second, latency and lateness."`
+	Listen  listen.Command        `cmd:"" help:"Receive callbacks on this machine, print them, and verify their signatures."`
+	Config  config.ShowCommand    `cmd:"" help:"Show the effective settings and where each value comes from. Secrets are masked."`
 	Version cli.VersionCommand    `cmd:"" help:"Show the version of this program."`
 
-	Completion cli.CompletionCommand `cmd:"" help:"Print a script that lets bash, zsh or fish complete commands and flags."`
+	Completion cli.CompletionCommand `cmd:"" help:"Print a completion script for bash, zsh or fish."`
 
 	BenchServer loadtest.BenchServerCommand `cmd:"" hidden:"" help:"The server that bench starts for itself."`
 }
@@ -45,7 +45,7 @@ func main() {
 	os.Exit(console.Execute(c, newGrammar(), os.Args[1:]))
 }
 
-// newGrammar returns the commands, with flags for the settings that each of them takes.
+// newGrammar returns the commands with the flags of the settings that each one needs.
 func newGrammar() *commands {
 	grammar := &commands{}
 	grammar.Serve.Flags = config.AllFlags()

@@ -15,9 +15,9 @@ import (
 
 // The tests of this file need real servers.
 
-// After SQL was restored from a backup, a held process leaves the index on Redis as it found it and names
-// what only the index knows; a rebuild makes it SQL's again.
-func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
+// TestHoldKeepsTheIndexAfterARestore restores SQL from a backup. A process with --hold leaves the index on
+// Redis unchanged, and verify lists the ids that only the index has. A rebuild makes the index equal to SQL.
+func TestHoldKeepsTheIndexAfterARestore(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
@@ -31,36 +31,36 @@ func TestHeldOnRedisNamesWhatSQLForgot(t *testing.T) {
 		Results []struct{ Callback client.Callback }
 	}
 	one := map[string]any{"url": "http://127.0.0.1:1/", "payload": 1}
-	batch := slices.Repeat([]any{one}, 130) // more than one page of an answer names
+	batch := slices.Repeat([]any{one}, 130) // more than a response lists without "all"
 	before.Call(t, http.MethodPost, "/v1/callbacks/batch", map[string]any{"callbacks": batch}, &accepted)
-	var forgotten []string
+	var missingInSQL []string
 	for _, r := range accepted.Results {
-		forgotten = append(forgotten, r.Callback.ID)
+		missingInSQL = append(missingInSQL, r.Callback.ID)
 	}
-	testserver.Until(t, "the index knows them", func() bool { return before.Counters(t).Items() == 130 })
-	// A rebuild gives the index a generation that the older database below has never heard of.
+	testserver.Until(t, "the index has them", func() bool { return before.Counters(t).Items() == 130 })
+	// A rebuild gives the index a generation that the older database below does not have.
 	before.Call(t, http.MethodPost, "/v1/index/rebuild", nil, nil)
 	before.End(t)
 
-	held := onCopy()
-	id := held.Send(t, "http://127.0.0.1:1/")
-	testserver.Until(t, "the index has the one that was accepted since", func() bool {
-		return held.Counters(t).Items() == 131
+	notSending := onCopy()
+	id := notSending.Send(t, "http://127.0.0.1:1/")
+	testserver.Until(t, "the index has the callback that was accepted after the restore", func() bool {
+		return notSending.Counters(t).Items() == 131
 	})
 	do := func(code int, args ...string) *cmdtest.Terminal {
 		term := program.Terminal()
-		term.Ends(t, code, append(args, held.Flags()...)...)
+		term.Ends(t, code, append(args, notSending.Flags()...)...)
 		return term
 	}
 	term := do(console.ExitFailed, "verify", "--unknown")
-	slices.Sort(forgotten)
-	if got := term.Stdout.String(); got != strings.Join(forgotten, "\n")+"\n" {
+	slices.Sort(missingInSQL)
+	if got := term.Stdout.String(); got != strings.Join(missingInSQL, "\n")+"\n" {
 		t.Errorf("unknown:\n%s", got)
 	}
-	cmdtest.Says(t, term.Stderr.String(), "the index has generation")
+	cmdtest.Contains(t, term.Stderr.String(), "the index has generation")
 	do(console.ExitOK, "rebuild")
 	do(console.ExitOK, "verify")
-	if got := held.State(t, id); got != "scheduled" {
-		t.Errorf("after the rebuild it is %s", got)
+	if got := notSending.State(t, id); got != "scheduled" {
+		t.Errorf("after the rebuild its state is %s", got)
 	}
 }

@@ -23,7 +23,7 @@ func TestCase81CardNumbersAreMaskedWhereBodiesAreShown(t *testing.T) {
 		t.Run(guard, func(t *testing.T) {
 			t.Parallel()
 			got := make(chan string, 1)
-			to := cmdtest.Handling(t, func(w http.ResponseWriter, r *http.Request) {
+			to := cmdtest.ServeHandler(t, func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
 				if err != nil {
 					t.Error(err)

@@ -30,5 +30,5 @@ func TestMigrationTimes(t *testing.T) {
 	dir, term := t.TempDir(), program.Terminal()
 	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir", dir)
 	term.Ends(t, console.ExitOK, "migrate", "--status", "--data-dir", dir)
-	cmdtest.Says(t, term.Stdout.String(), "0001", time.Now().Local().Format(time.DateOnly))
+	cmdtest.Contains(t, term.Stdout.String(), "0001", time.Now().Local().Format(time.DateOnly))
 }

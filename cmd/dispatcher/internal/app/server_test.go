@@ -24,7 +24,7 @@ func TestRolesOnPostgresAndRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
-	receiver := cmdtest.Answering(t, http.StatusOK, "")
+	receiver := cmdtest.ServeResponse(t, http.StatusOK, "")
 	args := slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
 		[]string{"--database-url=" + apptest.Migrated(t)})
 	front := apptest.Start(t, apptest.Settings(t, append(args, "--roles=api")...))

@@ -1,5 +1,4 @@
-// Package apptest starts whole servers for the tests of commands, in the process of the test. Only tests
-// import it.
+// Package apptest starts complete servers in the process of a test. Only tests import it.
 package apptest
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// program can migrate a database.
+// program migrates databases.
 var program = cmdtest.Program(func() any {
 	var c struct {
 		Migrate app.MigrateCommand `cmd:""`
@@ -32,13 +31,12 @@ var program = cmdtest.Program(func() any {
 	return &c
 })
 
-// Settings are the defaults on free ports in a directory of the test's own, allowed to send to this machine.
+// Settings returns the defaults with free ports, a temporary directory, and egress to this machine.
 func Settings(t *testing.T, args ...string) *config.Settings {
 	t.Helper()
 	l, err := config.LoadArgs(&program.Terminal().Console, append([]string{
 		"--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--data-dir=" + t.TempDir(),
-		"--egress-allow=127.0.0.1",
-		"--log-level=error",
+		"--egress-allow=127.0.0.1", "--log-level=error",
 	}, args...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +44,7 @@ func Settings(t *testing.T, args ...string) *config.Settings {
 	return &l.Settings
 }
 
-// Migrated is the URL of a database of the test's own that a server can use as it is.
+// Migrated returns the URL of a new, migrated database of the test.
 func Migrated(t *testing.T) string {
 	t.Helper()
 	return testserver.SharedPostgres(t).Copy(t, "migrated", func(url string) error {
@@ -60,13 +58,14 @@ func Migrated(t *testing.T) string {
 
 var prefixes atomic.Int64
 
-// OwnIndex are flags of an index of the test's own on the shared Redis.
+// OwnIndex returns the flags of a new index of the test on the shared Redis.
 func OwnIndex(t *testing.T) []string {
 	t.Helper()
 	return []string{"--redis-url=" + testserver.SharedRedis(t),
 		fmt.Sprint("--redis-prefix=test-", prefixes.Add(1))}
 }
 
+// MustURL parses a URL.
 func MustURL(t *testing.T, text string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -76,17 +75,17 @@ func MustURL(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// A Running server of a test.
+// Running is a running server of a test.
 type Running struct {
 	*app.App
 	Client *remote.Client
-	// stop asks for the end; ended is closed after it, and failed is run's error then.
+	// stop ends the server. ended is closed after that; then failed is the error of Run.
 	stop   context.CancelFunc
 	ended  chan struct{}
 	failed error
 }
 
-// Start starts a server. It ends with the test, if not before, and must end without an error.
+// Start starts a server. It ends at the latest with the test, and must end without an error.
 func Start(t *testing.T, s *config.Settings) *Running {
 	t.Helper()
 	term := program.Terminal()
@@ -103,7 +102,7 @@ func Start(t *testing.T, s *config.Settings) *Running {
 	t.Cleanup(func() {
 		r.End(t)
 		if t.Failed() {
-			t.Logf("the server has logged:\n%s", term.Stderr.String())
+			t.Logf("log of the server:\n%s", term.Stderr.String())
 		}
 	})
 	if srv.Web.Addr() != nil {
@@ -116,7 +115,7 @@ func Start(t *testing.T, s *config.Settings) *Running {
 	return r
 }
 
-// Flags name the server and its key to a command, before further ones.
+// Flags returns the flags that name the server and its key, followed by more.
 func (r *Running) Flags(more ...string) []string {
 	return append([]string{"--server", r.Client.Base, "--key", r.Settings.AdminKey}, more...)
 }
@@ -131,11 +130,11 @@ func (r *Running) End(t *testing.T) {
 			t.Error(r.failed)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the server does not end")
+		t.Error("the server did not end")
 	}
 }
 
-// Readyz returns the status of the readiness probe, 0 when nothing answers.
+// Readyz returns the status of the readiness probe, or 0 without a response.
 func (r *Running) Readyz(t *testing.T) int {
 	t.Helper()
 	res, err := http.Get("http://" + r.Web.OpsAddr().String() + "/readyz")
@@ -158,7 +157,7 @@ func (r *Running) Call(t *testing.T, method, path string, in, out any) []byte {
 	return answer
 }
 
-// Send hands a callback over and returns its id.
+// Send submits a callback and returns its id.
 func (r *Running) Send(t *testing.T, url string) string {
 	t.Helper()
 	var cb client.Callback
@@ -167,32 +166,36 @@ func (r *Running) Send(t *testing.T, url string) string {
 	return cb.ID
 }
 
+// Callback returns a callback.
 func (r *Running) Callback(t *testing.T, id string) (cb client.Callback) {
 	t.Helper()
 	r.Call(t, http.MethodGet, remote.CallbackPath(id), nil, &cb)
 	return cb
 }
 
+// State returns the state of a callback.
 func (r *Running) State(t *testing.T, id string) client.State {
 	t.Helper()
 	return r.Callback(t, id).State
 }
 
-// counters are the parts of GET /v1/stats that tests look at.
+// counters are the parts of GET /v1/stats that tests use.
 type counters struct {
 	Index  struct{ Delayed, Ready, Leased int }
 	States struct{ Scheduled, Succeeded, Dead, Canceled int }
 }
 
+// Items returns the number of items in the index.
 func (c counters) Items() int { return c.Index.Delayed + c.Index.Ready + c.Index.Leased }
 
+// Counters returns the server's counters.
 func (r *Running) Counters(t *testing.T) (c counters) {
 	t.Helper()
 	r.Call(t, http.MethodGet, "/v1/stats", nil, &c)
 	return c
 }
 
-// Callbacks lists up to 500 callbacks of a server.
+// Callbacks returns up to 500 callbacks.
 func (r *Running) Callbacks(t *testing.T, query string) []client.Callback {
 	t.Helper()
 	var page client.Page[client.Callback]

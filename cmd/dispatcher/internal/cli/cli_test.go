@@ -28,10 +28,10 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		term := program.At(cmdtest.Answering(t, http.StatusOK, string(answer)))
+		term := program.At(cmdtest.ServeResponse(t, http.StatusOK, string(answer)))
 		term.Ends(t, console.ExitOK, "endpoint", "create", "https://shop.example/")
 		got := strings.TrimSpace(term.Stdout.String())
-		public := strings.TrimSpace(cmdtest.ReceiversForm(t, use, key))
+		public := strings.TrimSpace(cmdtest.ReceiverKey(t, use, key))
 		if !strings.HasSuffix(got, public) || strings.Contains(got, "PRIVATE") ||
 			strings.Contains(got, "whsk_") {
 			t.Errorf("%s: printed %s", use, got)
@@ -43,13 +43,13 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 // the key to another server.
 func TestUnreachableServers(t *testing.T) {
 	t.Parallel()
-	redirected := cmdtest.Handling(t, func(w http.ResponseWriter, r *http.Request) {
+	redirected := cmdtest.ServeHandler(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
 			t.Error("followed the redirect")
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusFound)
 	})
-	refused := cmdtest.Answering(t, 401, `{"title":"Unauthorized","status":401,"code":"unauthorized"}`)
+	refused := cmdtest.ServeResponse(t, 401, `{"title":"Unauthorized","status":401,"code":"unauthorized"}`)
 	file := cmdtest.WriteFile(t, "key", "k\n")
 	for _, tc := range []struct{ address, env, want string }{
 		{"http://127.0.0.1:1", "DISPATCHER_KEY=k",

@@ -75,8 +75,8 @@ func differencesOf(d *client.Drift) []difference {
 		{"unknown", d.Unknown, d.UnknownIDs,
 			"in the index but not in SQL: either accepted after the backup that SQL was restored from, " +
 				"or the index belongs to another database; they are not sent",
-			"with sending off (serve --hold), store the ids (\"dispatcher verify --unknown > ids.txt\") and " +
-				"let the senders submit these callbacks again (\"dispatcher import\"); " +
+			"with sending off (serve --hold), store the ids (\"dispatcher verify --unknown > ids.txt\") " +
+				"and let the senders submit these callbacks again (\"dispatcher import\"); " +
 				"then run \"dispatcher rebuild\""},
 		{"missing", d.Missing, d.MissingIDs,
 			"open in SQL but not in the index: they would be sent late",

@@ -1,5 +1,5 @@
-// Package cmdtest has what the tests of commands share: a terminal of buffers, a server with canned answers,
-// golden files. Only tests import it.
+// Package cmdtest has helpers for tests of commands: a terminal of buffers, servers with fixed responses, and
+// transcripts. Only tests import it.
 package cmdtest
 
 import (
@@ -21,17 +21,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// AsProgram makes the test binary the program: bench starts its server from the program that it is itself.
+// AsProgram is a variable that makes the test binary run as the program. bench needs this, because it starts
+// its own executable as the server.
 const AsProgram = "BENCH_TEST_IS_THE_PROGRAM"
 
-// RunTests runs the tests of a package. With the variable AsProgram the test binary is the program.
+// RunTests runs the tests of a package, or the program if the variable AsProgram is set.
 func (p Program) RunTests(m *testing.M) {
 	if os.Getenv(AsProgram) != "" {
 		os.Exit(console.Execute(console.System("dev"), p(), os.Args[1:]))
 	}
-	time.Local = time.UTC // so that times are shown alike everywhere
+	time.Local = time.UTC // makes printed times equal on all machines
 	flag.Parse()
-	parallel := "8" // These tests mostly wait: more of them run at once than there are CPUs.
+	parallel := "8" // The tests mostly wait, so run more than there are CPUs.
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name == "test.parallel" {
 			parallel = f.Value.String()
@@ -43,17 +44,17 @@ func (p Program) RunTests(m *testing.M) {
 	testserver.Main(m)
 }
 
-// A Program makes the commands that a test may run: a pointer to a struct for kong.
+// Program returns the commands that a test can run: a pointer to a struct for kong.
 type Program func() any
 
-// A Terminal is a console of buffers: what a command wrote can be read back.
+// Terminal is a console of buffers.
 type Terminal struct {
 	console.Console
 	program        Program
 	Stdout, Stderr bytes.Buffer
 }
 
-// Terminal returns one with nothing on the standard input.
+// Terminal returns a terminal with an empty standard input.
 func (p Program) Terminal(env ...string) *Terminal {
 	t := &Terminal{program: p}
 	t.Console = console.Console{In: strings.NewReader(""), Out: &t.Stdout, Err: &t.Stderr, Env: env,
@@ -64,12 +65,12 @@ func (p Program) Terminal(env ...string) *Terminal {
 // Invoke runs the program and returns its exit code.
 func (t *Terminal) Invoke(args ...string) int { return console.Execute(&t.Console, t.program(), args) }
 
-// InvokeUntil is Invoke with an end that Ctrl-C would bring.
+// InvokeUntil is Invoke with a context, whose end acts like Ctrl-C.
 func (t *Terminal) InvokeUntil(ctx context.Context, args ...string) int {
 	return console.ExecuteUntil(ctx, &t.Console, t.program(), args)
 }
 
-// Ends runs the program, which must end with the code.
+// Ends runs the program, which must end with the exit code.
 func (t *Terminal) Ends(tb testing.TB, code int, args ...string) {
 	tb.Helper()
 	if got := t.Invoke(args...); got != code {
@@ -77,7 +78,7 @@ func (t *Terminal) Ends(tb testing.TB, code int, args ...string) {
 	}
 }
 
-// Lines returns what was written to the error output.
+// Lines returns the lines of the error output.
 func (t *Terminal) Lines() []string {
 	text := strings.TrimRight(t.Stderr.String(), "\n")
 	if text == "" {
@@ -86,16 +87,17 @@ func (t *Terminal) Lines() []string {
 	return strings.Split(text, "\n")
 }
 
-// Says checks that a text has all the parts.
-func Says(t *testing.T, text string, parts ...string) {
+// Contains checks that a text contains all parts.
+func Contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
-			t.Errorf("does not say %q:\n%s", part, text)
+			t.Errorf("%q is missing in:\n%s", part, text)
 		}
 	}
 }
 
+// WriteFile writes a file to a new temporary directory and returns its path.
 func WriteFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -105,33 +107,34 @@ func WriteFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// IsEmpty checks that nothing was left in a directory.
+// IsEmpty checks that a directory is empty.
 func IsEmpty(t *testing.T, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("%v was left in %s (%v)", left, dir, err)
+		t.Errorf("%s contains %v (%v)", dir, left, err)
 	}
 }
 
-// SomeKey is a master key.
+// SomeKey returns a master key.
 func SomeKey(fill byte) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(fill), 32)))
 }
 
-// BothKeys are what a server on PostgreSQL must be given.
+// BothKeys returns the flags of the keys that PostgreSQL requires.
 func BothKeys() []string {
 	return []string{"--admin-key=0123456789abcdef01234567", "--master-key=" + SomeKey('m')}
 }
 
-// Handling is the address of a server that ends with the test.
-func Handling(t *testing.T, handler http.HandlerFunc) string {
+// ServeHandler starts a server and returns its URL. The server ends with the test.
+func ServeHandler(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
 	return srv.URL
 }
 
+// Respond writes a response.
 func Respond(t *testing.T, w io.Writer, answer string) {
 	t.Helper()
 	if _, err := io.WriteString(w, answer); err != nil {
@@ -139,19 +142,20 @@ func Respond(t *testing.T, w io.Writer, answer string) {
 	}
 }
 
-// Answering is the address of a server that gives everything the same answer.
-func Answering(t *testing.T, status int, answer string) string {
+// ServeResponse starts a server that gives every request the same response, and returns its URL.
+func ServeResponse(t *testing.T, status int, answer string) string {
 	t.Helper()
-	return Handling(t, func(w http.ResponseWriter, _ *http.Request) {
+	return ServeHandler(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		Respond(t, w, answer)
 	})
 }
 
-// InProcess answers a client without a wire, so that a test may run in virtual time. A handler that panics
-// with http.ErrAbortHandler breaks the connection.
+// InProcess is a transport that calls a handler without a network, so that a test can run in virtual time. A
+// handler that panics with http.ErrAbortHandler breaks the connection.
 type InProcess struct{ http.Handler }
 
+// RoundTrip implements http.RoundTripper.
 func (h InProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	defer func() {
 		if recover() == http.ErrAbortHandler {
@@ -163,16 +167,16 @@ func (h InProcess) RoundTrip(r *http.Request) (answer *http.Response, err error)
 	return rec.Result(), nil
 }
 
-// At is a terminal whose commands talk to a server, with the key k.
+// At returns a terminal whose commands talk to a server, with the key k.
 func (p Program) At(address string, env ...string) *Terminal {
 	return p.Terminal(append(env, "DISPATCHER_SERVER="+address, "DISPATCHER_KEY=k")...)
 }
 
-// OneID is that of a callback.
-const OneID = "cb_01JD7Q2Z3K4M5N6P7R8S9TABCD"
+// SomeID is the id of a callback.
+const SomeID = "cb_01JD7Q2Z3K4M5N6P7R8S9TABCD"
 
-// ReceiversForm is how a receiver is given a key: the public one of a pair, else the secret.
-func ReceiversForm(t *testing.T, use string, key []byte) string {
+// ReceiverKey returns what a receiver verifies with: the public key of a pair, else the secret.
+func ReceiverKey(t *testing.T, use string, key []byte) string {
 	t.Helper()
 	public, err := sign.PublicOf(use, key)
 	if err != nil {

@@ -18,27 +18,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// Transcripts runs the files testdata/*.txt: command lines against a server with canned answers, and what
-// they did. Each runs in virtual time from 2026-11-22 on; with -update its results are written anew. A line
-// is one of
+// Transcripts runs the files testdata/*.txt: commands against a server with fixed responses, and their
+// results. Each file runs in virtual time from 2026-11-22 on. With -update, the results are written again. A
+// line is one of
 //
 //	# a comment
-//	let NAME [FROM]               the JSON below is $NAME from here on, with what FROM has beside it
-//	answer METHOD PATH [STATUS]   the server answers with the text below; PATH may have a query; a quoted text is unquoted
-//	then [STATUS]                 and with this one the next time; the last one stays
-//	file NAME                     the text below is in the file $DIR/NAME
-//	cat NAME                      what is in the file $DIR/NAME by now, as results
+//	let NAME [FROM]               define $NAME as the JSON below, merged into $FROM
+//	answer METHOD PATH [STATUS]   the server responds with the text below, unquoted if it is quoted;
+//	                              PATH can have a query
+//	then [STATUS]                 the next response to the same request; the last one repeats
+//	file NAME                     write the text below to $DIR/NAME
+//	cat NAME                      print $DIR/NAME as results
 //	env NAME=VALUE …              variables of the next command
-//	in                            the text below is the next command's standard input
+//	in                            the text below is the standard input of the next command
 //	terminal                      the next command writes to a terminal
 //	$ ARGUMENT …                  a command, with 'quotes' as in a shell
-//	> METHOD URI [BODY]           a result: a request that was made
+//	> METHOD URI [BODY]           a result: a request
 //	| TEXT                        a result: a line of the standard output; quoted if it is not printable
 //	! TEXT                        a result: a line of the error output
 //	exit CODE                     a result, unless it is 0
 //
-// and what stands below a line is indented by two spaces. «x*9» is nine times x, «\r» a carriage return. The
-// objects of testdata/fixtures.json are let at the start.
+// The text below a line is indented by two spaces. «x*9» is nine times x, «\r» a carriage return. The objects
+// of testdata/fixtures.json are defined at the start.
 func (p Program) Transcripts(t *testing.T, env ...string) {
 	t.Helper()
 	transcript.Files(t, "testdata/*.txt", func(t *testing.T, text string) string {
@@ -68,7 +69,7 @@ func (p Program) Transcripts(t *testing.T, env ...string) {
 	})
 }
 
-// A script is a transcript that is being run.
+// script is a running transcript.
 type script struct {
 	t       *testing.T
 	program Program
@@ -77,7 +78,7 @@ type script struct {
 	lets    map[string]string
 	answers map[string][]answer
 	last    string // key of the last answer
-	// next is what the next command finds.
+	// next is the environment of the next command.
 	next struct {
 		env      []string
 		in       string
@@ -85,7 +86,7 @@ type script struct {
 	}
 }
 
-// An answer of the server.
+// answer is a response of the server.
 type answer struct {
 	status int
 	text   string
@@ -95,7 +96,7 @@ func (s *script) expand(text string) string {
 	return os.Expand(transcript.Expand(s.t, text), func(name string) string {
 		value, ok := s.lets[name]
 		if !ok {
-			s.t.Errorf("$%s is not let", name)
+			s.t.Errorf("$%s is not defined", name)
 		}
 		return value
 	})
@@ -131,8 +132,8 @@ func (s *script) run(lines []string) {
 		case "then":
 			s.answer(names, below)
 		case "file":
-			if err := os.WriteFile(filepath.Join(s.lets["DIR"], rest), []byte(below+"\n"), 0o600); err !=
-				nil {
+			err := os.WriteFile(filepath.Join(s.lets["DIR"], rest), []byte(below+"\n"), 0o600)
+			if err != nil {
 				s.t.Error(err)
 			}
 		case "cat":
@@ -166,7 +167,7 @@ func (s *script) answer(status []string, text string) {
 	s.answers[s.last] = append(s.answers[s.last], a)
 }
 
-// command runs a command and writes what it did.
+// command runs a command and writes its results.
 func (s *script) command(args []string) {
 	term := s.program.Terminal(slices.Concat(s.env, s.next.env)...)
 	term.In, term.OutTerminal = strings.NewReader(s.next.in), s.next.terminal
@@ -180,10 +181,11 @@ func (s *script) command(args []string) {
 	}
 }
 
-// results writes each line of a text behind a mark. What a transcript calls hidden must not be shown.
+// results writes the lines of a text, each after a mark. A secret in a transcript contains "hidden", and must
+// not be in a result.
 func (s *script) results(mark, text string) {
 	if strings.Contains(text, "hidden") {
-		s.t.Errorf("a secret is shown: %s", text)
+		s.t.Errorf("a secret is in the output: %s", text)
 	}
 	for line := range strings.Lines(strings.ReplaceAll(text, s.lets["DIR"], "$DIR")) {
 		line = strings.TrimSuffix(line, "\n")
@@ -194,7 +196,7 @@ func (s *script) results(mark, text string) {
 	}
 }
 
-// serve writes down a request, and answers it.
+// serve records a request and responds.
 func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 	var body []byte
 	if r.Body != nil {
@@ -222,11 +224,11 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.WriteHeader(http.StatusNotFound)
-	Respond(s.t, w,
-		`{"title":"Not Found","status":404,"detail":"not found; check the id and the project","code":"not_found"}`)
+	Respond(s.t, w, `{"title":"Not Found","status":404,`+
+		`"detail":"not found; check the id and the project","code":"not_found"}`)
 }
 
-// arguments splits a line at its spaces, but for those in single quotes.
+// arguments splits a line at spaces that are not in single quotes.
 func arguments(line string) (list []string) {
 	begun, quoted := false, false
 	for _, r := range line {
@@ -246,7 +248,7 @@ func arguments(line string) (list []string) {
 	return list
 }
 
-// With returns a JSON object with members of another one in place of its own.
+// With returns a JSON object with the members of another one added or replaced.
 func With(t *testing.T, object, members string) string {
 	t.Helper()
 	var m map[string]json.RawMessage

@@ -14,12 +14,12 @@ import (
 func TestResultProblems(t *testing.T) {
 	t.Parallel()
 	d := &demo{payments: demoRefund(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))}
-	d.poll().id, d.result().id = cmdtest.OneID, "cb_2"
+	d.poll().id, d.result().id = cmdtest.SomeID, "cb_2"
 	problems := func(body string) []string {
 		d.result().got = []byte(body)
 		return d.resultProblems()
 	}
-	good := `{"poll_id":"` + cmdtest.OneID + `","ref":"refund-20261121-0001",` +
+	good := `{"poll_id":"` + cmdtest.SomeID + `","ref":"refund-20261121-0001",` +
 		`"context":{"order":"refund-20261121-0001","channel":"alipay"},` +
 		`"outcome":"success","reason":"success",` +
 		`"last":{"status_code":200,"body":"{\"status\": \"SUCCESS\"}"},` +

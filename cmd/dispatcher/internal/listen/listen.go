@@ -25,25 +25,25 @@ import (
 // Command receives callbacks on this machine.
 type Command struct {
 	Addr    string   `default:"127.0.0.1:9090" placeholder:"ADDR" help:"Address to listen on. Default: 127.0.0.1:9090."`
-	Signer  string   `placeholder:"NAME|JSON|@FILE" help:"How requests are signed: a signer's name, or an object with its options, as the endpoint has it. Default: standard-v1."`
-	Secret  []string `sep:"none" placeholder:"TEXT|@FILE" help:"Secret to verify every request with, as the signer wants it, or the public key of a key pair; from a file after @. Twice during a rotation: either is taken."`
-	Respond []string `default:"200" placeholder:"CODES" help:"Statuses to answer with, such as 500,500,200: one after the other for each webhook-id, the last one repeats. Default: 200."`
-	Body    string   `default:"ok" placeholder:"TEXT" help:"Body to answer with, where the status is 2xx. Default: ok."`
-	Delay   string   `default:"0s" placeholder:"DURATION" help:"Wait so long before each answer. Default: 0s."`
-	Headers bool     `help:"Print all headers, not only those of the signature."`
+	Signer  string   `placeholder:"NAME|JSON|@FILE" help:"Signer of the requests: a name, or an object with its options, as the endpoint has it. Default: standard-v1."`
+	Secret  []string `sep:"none" placeholder:"TEXT|@FILE" help:"Secret that verifies the requests, in the form of the signer, or the public key of a key pair. @FILE reads a file. Can be repeated during a rotation: each one is accepted."`
+	Respond []string `default:"200" placeholder:"CODES" help:"Response statuses, such as 500,500,200: one after the other for each webhook-id; the last one repeats. Default: 200."`
+	Body    string   `default:"ok" placeholder:"TEXT" help:"Response body if the status is 2xx. Default: ok."`
+	Delay   string   `default:"0s" placeholder:"DURATION" help:"Delay of each response. Default: 0s."`
+	Headers bool     `help:"Print all headers."`
 }
 
-// maxReceived is the most bytes of a request that are read; maxShown, the most that are printed.
+// MaxReceived limits the bytes of a request that are read, maxPrinted those that are printed.
 const (
 	MaxReceived = 1 << 20
-	maxShown    = 2000
+	maxPrinted  = 2000
 )
 
-// A receiver answers callbacks as a script says, and prints them.
+// receiver responds to callbacks according to the flags, and prints them.
 type receiver struct {
 	c *console.Console
-	// signer is what sign.Verify takes, secrets what it may have signed with; without secrets nothing is
-	// verified.
+	// signer is the signer in the form of sign.Verify. secrets are the accepted secrets; without any,
+	// signatures are not verified.
 	signer   string
 	secrets  []sign.Secret
 	statuses []int
@@ -51,17 +51,17 @@ type receiver struct {
 	delay    time.Duration
 	headers  bool
 
-	// mu guards what follows, and keeps one request's lines together.
+	// mu guards the fields below, and keeps the lines of one request together.
 	mu sync.Mutex
-	// seen counts the requests of each webhook-id, ids keeps their order: the oldest are forgotten.
+	// seen counts the requests of each webhook-id. ids has the order, so that the oldest can be forgotten.
 	seen map[string]int
 	ids  []string
 }
 
-// rememberedIDs bounds what a receiver that runs for days keeps.
+// rememberedIDs limits the memory of a receiver that runs for days.
 const rememberedIDs = 100_000
 
-// receiver judges the flags.
+// receiver checks the flags.
 func (cmd *Command) receiver(c *console.Console) (*receiver, error) {
 	r := &receiver{c: c, body: cmd.Body, headers: cmd.Headers, seen: map[string]int{}}
 	wrong := &console.UsageError{}
@@ -77,7 +77,7 @@ func (cmd *Command) receiver(c *console.Console) (*receiver, error) {
 		r.statuses = append(r.statuses, status)
 	}
 	if len(r.statuses) == 0 {
-		wrong.Add("--respond: name at least one status")
+		wrong.Add("--respond: give at least one status")
 	}
 	delay, err := schedule.ParseDuration(cmd.Delay)
 	if err != nil || delay < 0 {
@@ -100,16 +100,16 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	fmt.Fprintf(c.Out, "listening on http://%s (Ctrl-C ends it)\n", listener.Addr())
-	fmt.Fprintln(c.Out, r.verifies())
+	fmt.Fprintf(c.Out, "listening on http://%s (Ctrl-C to end)\n", listener.Addr())
+	fmt.Fprintln(c.Out, r.verification())
 	return ServeUntilDone(ctx, listener, r)
 }
 
-// ServeHTTP prints the request and answers it.
+// ServeHTTP prints a request and responds.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, MaxReceived))
-	verdict := r.verdict(req, body, err)
-	status := r.show(req, body, verdict)
+	check := r.checkSignature(req, body, err)
+	status := r.print(req, body, check)
 	console.Pause(req.Context(), r.delay)
 	if req.Context().Err() != nil {
 		return
@@ -123,17 +123,17 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if _, err := io.WriteString(w, answer); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		fmt.Fprintf(r.c.Out, "   the answer could not be written: %s\n", console.Printable(err.Error()))
+		fmt.Fprintf(r.c.Out, "   write the response: %s\n", console.Printable(err.Error()))
 	}
 }
 
-// show prints one request and returns the status that answers it.
-func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
+// print prints one request and returns the status of its response.
+func (r *receiver) print(req *http.Request, body []byte, check signatureCheck) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	id := req.Header.Get("webhook-id")
 	status := r.next(id)
-	if v.bad {
+	if check.bad {
 		status = http.StatusUnauthorized
 	}
 	c := r.c
@@ -143,10 +143,10 @@ func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
 	}
 	fmt.Fprintf(c.Out, "\n%s  %s %s  %s\n", time.Now().Format("15:04:05.000"), console.Printable(req.Method),
 		console.Printable(req.URL.String()),
-		c.Paint("answered with "+strconv.Itoa(status), colour))
+		c.Paint("response "+strconv.Itoa(status), colour))
 	fmt.Fprintf(c.Out, "   %s  attempt %s  %s\n", console.Short(cmp.Or(id, "no webhook-id"), console.Widest),
 		console.Short(cmp.Or(req.Header.Get("webhook-attempt"), "?"), 10),
-		c.Paint(console.Printable(v.text), v.colour))
+		c.Paint(console.Printable(check.text), check.colour))
 	if r.headers {
 		for _, name := range slices.Sorted(maps.Keys(req.Header)) {
 			for _, value := range req.Header[name] {
@@ -160,15 +160,15 @@ func (r *receiver) show(req *http.Request, body []byte, v verdict) int {
 	return status
 }
 
-// bodyLines returns a body for people, safe for a terminal.
+// bodyLines returns the lines of a body, safe for a terminal.
 func bodyLines(body []byte) []string {
 	if len(body) == 0 {
 		return []string{"(no body)"}
 	}
 	cut := ""
-	if len(body) > maxShown {
-		cut = fmt.Sprintf("(%d bytes more)", len(body)-maxShown)
-		body = body[:maxShown]
+	if len(body) > maxPrinted {
+		cut = fmt.Sprintf("(%d more bytes)", len(body)-maxPrinted)
+		body = body[:maxPrinted]
 	}
 	var lines []string
 	for text := range strings.SplitSeq(strings.TrimRight(string(body), "\n"), "\n") {
@@ -180,7 +180,7 @@ func bodyLines(body []byte) []string {
 	return lines
 }
 
-// next returns the status for the next request of an id. Requests without an id share one sequence.
+// next returns the status of the next response for an id. Requests without an id share one sequence.
 func (r *receiver) next(id string) int {
 	n, known := r.seen[id]
 	r.seen[id] = n + 1
@@ -194,7 +194,7 @@ func (r *receiver) next(id string) int {
 	return r.statuses[min(n, len(r.statuses)-1)]
 }
 
-// ServeUntilDone answers HTTP on the listener until ctx ends.
+// ServeUntilDone serves HTTP on the listener until ctx ends.
 func ServeUntilDone(ctx context.Context, listener net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler:           h,

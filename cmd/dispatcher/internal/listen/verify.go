@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 )
 
-// verifier reads signer and secrets, and returns what is wrong with them. Nothing that it says shows a
+// verifier reads the signer and the secrets into r, and returns what is wrong with them. Its texts contain no
 // secret.
 func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 	signer, use, problem := readSigner(c, cmp.Or(cmd.Signer, sign.Standard))
@@ -22,9 +22,9 @@ func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 	r.signer = signer
 	switch {
 	case use == "" && len(cmd.Secret) > 0:
-		return []string{"--secret: the signer none signs nothing; name the one that does with --signer"}
+		return []string{"--secret: the signer none does not sign; use --signer with another signer"}
 	case use != "" && cmd.Signer != "" && len(cmd.Secret) == 0:
-		return []string{"--signer: give --secret too, " + secretForm(use)}
+		return []string{"--signer needs --secret: " + secretForm(use)}
 	}
 	for i, given := range cmd.Secret {
 		number := fmt.Sprintf("--secret %d: ", i+1)
@@ -34,13 +34,13 @@ func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 			continue
 		}
 		written := []string{content}
-		if use == sign.UseHMAC || use == sign.UseEd25519 { // these have no commas in them
+		if use == sign.UseHMAC || use == sign.UseEd25519 { // these contain no commas
 			written = strings.Split(content, ",")
 		}
 		for _, w := range written {
 			key, err := sign.ParseVerifierFor(use, strings.TrimSpace(w))
 			if err != nil {
-				wrong = append(wrong, fmt.Sprintf("%s%s; it wants %s", number, err, secretForm(use)))
+				wrong = append(wrong, fmt.Sprintf("%s%s; write %s", number, err, secretForm(use)))
 				continue
 			}
 			r.secrets = append(r.secrets, sign.Secret{Key: key})
@@ -49,7 +49,7 @@ func (cmd *Command) verifier(c *console.Console, r *receiver) (wrong []string) {
 	return wrong
 }
 
-// readSigner reads a signer's name or object, and what kind of secret it takes.
+// readSigner parses a signer's name or object. use is the kind of its secret.
 func readSigner(c *console.Console, given string) (signer, use, problem string) {
 	content, err := c.ReadText("signer", given)
 	if err != nil {
@@ -71,7 +71,7 @@ func readSigner(c *console.Console, given string) (signer, use, problem string) 
 	return signer, use, ""
 }
 
-// secretForm says how a secret of a use is written.
+// secretForm describes the form of a secret.
 func secretForm(use string) string {
 	switch use {
 	case sign.UseHMAC:
@@ -79,41 +79,42 @@ func secretForm(use string) string {
 	case sign.UseEd25519:
 		return "the public key, whpk_ and base64"
 	case sign.UseRSA:
-		return "PEM of the public key or a certificate, best as @FILE"
+		return "PEM of the public key or a certificate, preferably as @FILE"
 	case sign.UseBasic:
 		return "user:password"
 	}
 	return "the key or token itself"
 }
 
-// verifies says what is done about signatures.
-func (r *receiver) verifies() string {
+// verification describes how signatures are verified.
+func (r *receiver) verification() string {
 	switch {
 	case r.signer == sign.None:
-		return "nothing is signed, and nothing verified"
+		return "requests are not signed, so nothing is verified"
 	case len(r.secrets) == 0:
-		return "signatures are not verified: give --secret (\"dispatcher endpoint secret\" prints an " +
-			"endpoint's, \"dispatcher lane secret\" that of an address)"
+		return "signatures are not verified; to verify them, use --secret (\"dispatcher endpoint secret\" " +
+			"prints the secret of an endpoint, \"dispatcher lane secret\" that of a URL)"
 	case len(r.secrets) == 1:
 		return "every request must be signed by " + r.signer
 	}
 	return fmt.Sprintf("every request must be signed by %s with one of %d secrets", r.signer, len(r.secrets))
 }
 
-// A verdict is what a signature is worth.
-type verdict struct {
+// signatureCheck is the result of a signature check.
+type signatureCheck struct {
 	text   string
 	colour console.Colour
-	// bad requests are answered with 401, whatever the script says.
+	// bad requests get a 401, whatever --respond says.
 	bad bool
 }
 
-func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
+// checkSignature checks a request with each secret. readErr is the error of reading its body.
+func (r *receiver) checkSignature(req *http.Request, body []byte, readErr error) signatureCheck {
 	switch {
-	case read != nil:
-		return verdict{"body could not be read: " + read.Error(), console.Red, true}
+	case readErr != nil:
+		return signatureCheck{"read the body: " + readErr.Error(), console.Red, true}
 	case len(r.secrets) == 0:
-		return verdict{"signature not verified", console.Faint, false}
+		return signatureCheck{"signature not verified", console.Faint, false}
 	}
 	var by []string
 	var first error
@@ -126,19 +127,19 @@ func (r *receiver) verdict(req *http.Request, body []byte, read error) verdict {
 		}
 	}
 	if len(by) == 0 {
-		return verdict{"signature wrong: " + first.Error() + hint(req.Header, r.signer, first), console.Red,
-			true}
+		text := "signature wrong: " + first.Error() + hint(req.Header, r.signer, first)
+		return signatureCheck{text, console.Red, true}
 	}
 	ok := "signature ok"
-	// during a rotation: which of them is in use tells whether the receiver may forget one
+	// During a rotation, this shows whether the old secret is still in use.
 	if len(r.secrets) > 1 {
 		ok += ", by secret " + strings.Join(by, " and ") + " of " + strconv.Itoa(len(r.secrets))
 	}
-	return verdict{ok, console.Green, false}
+	return signatureCheck{ok, console.Green, false}
 }
 
-// hint says which signer a request looks like where it has nothing of the one that was expected. The two of
-// Standard Webhooks share their headers.
+// hint names the signer that a request seems to use, if it has no signature of the expected one. The two
+// signers of Standard Webhooks share their headers.
 func hint(h http.Header, signer string, err error) string {
 	shared := signer == sign.Standard || signer == sign.StandardAsymmetric
 	if !errors.Is(err, sign.ErrHeaders) && (!shared || !errors.Is(err, sign.ErrSignature)) {
@@ -165,11 +166,11 @@ func hint(h http.Header, signer string, err error) string {
 	return ""
 }
 
-// Help is what listen --help says below the flags' summary.
+// Help is the text below the summary of listen --help.
 func (*Command) Help() string {
 	var b strings.Builder
-	b.WriteString("A request whose signature is wrong is answered with 401, whatever --respond " +
-		"says.\n\nSigners, and what --secret is for each:\n\n")
+	b.WriteString("A request with a wrong signature gets a 401, whatever --respond says.\n\n" +
+		"Signers, and the form of --secret:\n\n")
 	for _, s := range sign.Infos() {
 		if s.Use == "" {
 			continue

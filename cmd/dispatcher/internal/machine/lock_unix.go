@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// LockFile opens the file and takes an exclusive lock on it, which ends with the file or the process. Its
-// error is errLocked if another process has it.
+// LockFile opens the file and takes an exclusive lock on it. The lock ends when the file is closed or the
+// process ends. The error is ErrLocked if another process has the lock.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock of the embedded index: %w", err)
+		return nil, fmt.Errorf("open the lock of the embedded index: %w", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
@@ -26,7 +26,7 @@ func LockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// SyncDir makes a new name in the directory durable.
+// SyncDir makes new names in a directory durable.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"syscall"
 )
 
-// errSharing is what Windows answers when a file is open elsewhere without sharing.
+// errSharing is ERROR_SHARING_VIOLATION: the file is open elsewhere without sharing.
 const errSharing = syscall.Errno(32)
 
-// LockFile opens the file so that nobody else can open it until it is closed or the process ends. Its error
-// is ErrLocked if another process has it.
+// LockFile opens the file so that no other process can open it until it is closed or the process ends. The
+// error is ErrLocked if another process has it open.
 func LockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
-		return nil, fmt.Errorf("lock of the embedded index: %w", err)
+		return nil, fmt.Errorf("open the lock of the embedded index: %w", err)
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
@@ -28,5 +28,5 @@ func LockFile(path string) (*os.File, error) {
 	return os.NewFile(uintptr(h), path), nil
 }
 
-// SyncDir does nothing: Windows keeps names durable by itself.
+// SyncDir does nothing: on Windows names are durable without it.
 func SyncDir(string) error { return nil }

@@ -1,8 +1,8 @@
-// Package machine asks the operating system: locks of files, space on disks, CPU time and memory of a
-// process. Where a system does not tell, it says so.
+// Package machine reads facts of the operating system: locks of files, free disk space, CPU time and memory.
+// A function returns an error or false where a system does not report the fact.
 package machine
 
 import "errors"
 
-// ErrLocked says that another process holds the lock of a file.
+// ErrLocked: another process holds the lock of a file.
 var ErrLocked = errors.New("locked by another process")

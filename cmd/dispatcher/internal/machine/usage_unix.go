@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// ProcessUsage returns the CPU time of this process so far, user and system, and the most memory that it has
-// had, in bytes.
+// ProcessUsage returns the CPU time of this process, user and system, and its peak memory in bytes.
 func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -21,8 +20,7 @@ func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
 	}
 	peak = uint64(u.Maxrss)
 	if runtime.GOOS == "linux" {
-		// Linux counts in KiB, and hands a parent's figure down to its child; what is in /proc is the
-		// process's own.
+		// Linux counts in KiB, and a child inherits the peak of its parent. /proc has the process's own peak.
 		peak *= 1 << 10
 		if own, ok := highWater(); ok {
 			peak = own
@@ -31,7 +29,7 @@ func ProcessUsage() (cpu time.Duration, peak uint64, err error) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak, nil
 }
 
-// highWater reads the most memory that this process has had from /proc, where there is one.
+// highWater reads the peak memory of this process from /proc; false if there is none.
 func highWater() (uint64, bool) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -46,8 +44,8 @@ func highWater() (uint64, bool) {
 	return kib << 10, err == nil
 }
 
-// MachineTicks returns how long all CPUs of the machine have been idle and how long they have been there, in
-// the same unit; ok is false where the system does not tell.
+// MachineTicks returns the idle and the total CPU time of all CPUs of the machine, in the same unit. ok is
+// false if the system does not report them.
 func MachineTicks() (idle, all uint64, ok bool) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -55,7 +53,7 @@ func MachineTicks() (idle, all uint64, ok bool) {
 	}
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := bytes.Fields(line)
-	// the name, then user, nice, system, idle, iowait, irq, softirq, steal; guests count as users
+	// The columns are: name, user, nice, system, idle, iowait, irq, softirq, steal. user includes guests.
 	const columns = 9
 	if len(fields) < columns || string(fields[0]) != "cpu" {
 		return 0, 0, false
@@ -66,17 +64,16 @@ func MachineTicks() (idle, all uint64, ok bool) {
 			return 0, 0, false
 		}
 		all += n
-		if i == 3 || i == 4 { // one that waits for a disk is idle
+		if i == 3 || i == 4 { // iowait is idle time too
 			idle += n
 		}
 	}
 	return idle, all, true
 }
 
-// InMemory says that a directory is in memory: what is written there costs no disk anything. Where nobody can
-// tell it is false.
+// InMemory reports whether a directory is in memory, where writes cost no disk time. It is false if unknown.
 func InMemory(dir string) bool {
-	const tmpfs, ramfs = 0x01021994, 0x858458f6 // Linux's numbers; other systems number otherwise, and lower
+	const tmpfs, ramfs = 0x01021994, 0x858458f6 // Linux's numbers; those of other systems are lower
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return false
@@ -85,7 +82,7 @@ func InMemory(dir string) bool {
 	return kind == tmpfs || kind == ramfs
 }
 
-// DiskSpace returns the bytes that this user may still write to the disk of a directory, and the size of that
+// DiskSpace returns the bytes that this user can still write to the disk of a directory, and the size of the
 // disk.
 func DiskSpace(dir string) (free, total uint64, err error) {
 	var st syscall.Statfs_t
@@ -95,7 +92,7 @@ func DiskSpace(dir string) (free, total uint64, err error) {
 	return st.Bavail * uint64(st.Bsize), st.Blocks * uint64(st.Bsize), nil
 }
 
-// OpenFiles returns how many files this process may have open.
+// OpenFiles returns how many files this process can open.
 func OpenFiles() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
