@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A healthAnswer is the body of /healthz and /readyz.
-type healthAnswer struct {
+// A healthResponse is the body of /healthz and /readyz.
+type healthResponse struct {
 	Status   string   `json:"status"`
 	Degraded []string `json:"degraded,omitempty"`
 	Why      string   `json:"why,omitempty"`
@@ -68,29 +68,29 @@ func (s *Server) profiles(w http.ResponseWriter, _ *http.Request) {
 
 // healthz responds with 200 as long as the process responds. It checks nothing else.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "ok"})
+	s.healthResponse(w, http.StatusOK, healthResponse{Status: "ok"})
 }
 
 // readyz responds with 503 while the server drains or SQL cannot commit. Without the index it responds with
 // 200 and lists what is degraded.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
-		s.healthAnswer(w, http.StatusServiceUnavailable, healthAnswer{Status: "unready", Why: "draining"})
+		s.healthResponse(w, http.StatusServiceUnavailable, healthResponse{Status: "unready", Why: "draining"})
 		return
 	}
 	h := s.o.Health.Health(r.Context())
 	switch {
 	case !h.Ready:
-		s.healthAnswer(w, http.StatusServiceUnavailable,
-			healthAnswer{Status: "unready", Degraded: h.Degraded, Why: h.Why})
+		s.healthResponse(w, http.StatusServiceUnavailable,
+			healthResponse{Status: "unready", Degraded: h.Degraded, Why: h.Why})
 	case len(h.Degraded) > 0:
-		s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "degraded", Degraded: h.Degraded})
+		s.healthResponse(w, http.StatusOK, healthResponse{Status: "degraded", Degraded: h.Degraded})
 	default:
-		s.healthAnswer(w, http.StatusOK, healthAnswer{Status: "ok"})
+		s.healthResponse(w, http.StatusOK, healthResponse{Status: "ok"})
 	}
 }
 
-func (s *Server) healthAnswer(w http.ResponseWriter, status int, a healthAnswer) {
+func (s *Server) healthResponse(w http.ResponseWriter, status int, a healthResponse) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

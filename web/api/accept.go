@@ -87,7 +87,8 @@ func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) 
 }
 
 // acceptBatch handles POST /v1/callbacks/batch: 207, with the result that each callback would get as a single
-// request. All valid callbacks are one commit.
+// request. All valid callbacks are one commit. Submissions with invalid fields go to the engine too, which
+// returns their errors; only a payload over the limit is rejected before.
 func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error {
 	items, err := readBatch(c)
 	if err != nil {
@@ -118,6 +119,7 @@ func (a *API) acceptBatch(ctx context.Context, c *gin.Context, who caller) error
 		if i > 0 {
 			b = append(b, ',')
 		}
+		// accepted has one result per submission, in the order of the items that were not refused.
 		var r store.Accepted
 		if err, bad := refused[i]; bad {
 			r.Err = err

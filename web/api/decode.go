@@ -72,7 +72,9 @@ type optional interface {
 	SetNull()
 }
 
-// value decodes one field by its Go type.
+// value decodes one field by its Go type. An Optional with an invalid value is left out. An int is a count
+// from 1, an int64 any integer. A Choice goes to d.choice, the form in which the engine takes it; in the
+// struct only an Optional records whether it was given.
 func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Value) {
 	if o, ok := v.Addr().Interface().(optional); ok {
 		if isNull(raw) {

@@ -169,8 +169,8 @@ func (d *pollDecoder) requestMember(key, raw []byte) bool {
 	return false
 }
 
-// onResult decodes the callback that sends the result. Error messages name its fields without a prefix; the
-// engine adds it.
+// onResult decodes the callback that sends the result. Its errors are in its own Invalid and have no prefix;
+// the engine adds "on_result.".
 func (d *pollDecoder) onResult(raw []byte) {
 	if isNull(raw) {
 		return

@@ -218,9 +218,9 @@ func readPolicy(c *gin.Context, e Engine) (put putFunc, reason string, err error
 // ruleKind is the kind of /v1/success_rules.
 func ruleKind() presetKind {
 	rows := func(p *control.Presets, _ int64) (rows []preset) {
-		add := func(name, about string, place int, rule store.JSONText) {
-			shown := client.NamedRule{Name: name, About: about, Own: place == 0, Rule: storedJSON(rule)}
-			rows = append(rows, preset{name, int64(place), shown})
+		add := func(name, about string, position int, rule store.JSONText) {
+			body := client.NamedRule{Name: name, About: about, Own: position == 0, Rule: storedJSON(rule)}
+			rows = append(rows, preset{name, int64(position), body})
 		}
 		for _, r := range p.OwnRules {
 			add(r.Name, "", 0, r.Rule)
