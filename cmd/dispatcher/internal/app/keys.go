@@ -33,7 +33,7 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 		return nil
 	}
 	path := filepath.Join(s.DataDir, config.AdminKeyFile)
-	key, made, err := readOrMakeKey(path, log, config.NewAdminKey)
+	key, isNew, err := readOrMakeKey(path, log, config.NewAdminKey)
 	if err != nil {
 		return fmt.Errorf("admin key: %w", err)
 	}
@@ -41,7 +41,7 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 		return console.Wrong("%s: the admin key %s", path, config.ShortAdminKey(key))
 	}
 	s.AdminKey = key
-	if !made {
+	if !isNew {
 		return nil
 	}
 	log.Info("generated admin key", "file", path)
@@ -53,7 +53,9 @@ func completeKeys(c *console.Console, s *config.Settings, log *slog.Logger) erro
 }
 
 // readOrMakeKey returns the key in a file. It generates a missing one and reports that.
-func readOrMakeKey(path string, log *slog.Logger, make func() string) (key string, made bool, err error) {
+func readOrMakeKey(
+	path string, log *slog.Logger, generate func() string,
+) (key string, isNew bool, err error) {
 	// Try twice: another process may create the file between the read and the link.
 	for range 2 {
 		key, err = config.ReadSecretFile(path)
@@ -66,7 +68,7 @@ func readOrMakeKey(path string, log *slog.Logger, make func() string) (key strin
 		if _, statErr := os.Stat(path); !errors.Is(statErr, fs.ErrNotExist) {
 			return "", false, err
 		}
-		key = make()
+		key = generate()
 		err = writeKey(path, key)
 		if err == nil {
 			return key, true, nil

@@ -162,9 +162,9 @@ func (cmd *callbackCancel) Run(c *session) error {
 		c.printf("%s  %s\n", r.Callback.ID, sentence)
 	}
 	if cmd.ID != "" {
-		return ask(c, post(remote.CallbackPath(cmd.ID)+"/cancel", cmd), show)
+		return printResponse(c, post(remote.CallbackPath(cmd.ID)+"/cancel", cmd), show)
 	}
-	return ask(c, post("/v1/callbacks/cancel", cmd), func(all *client.Page[client.CancelResult]) {
+	return printResponse(c, post("/v1/callbacks/cancel", cmd), func(all *client.Page[client.CancelResult]) {
 		for i := range all.Data {
 			show(&all.Data[i])
 		}
@@ -188,7 +188,7 @@ type callbackRetry struct {
 
 // Run requests the attempt.
 func (cmd *callbackRetry) Run(c *session) error {
-	return ask(c, post(remote.CallbackPath(cmd.ID)+"/retry", cmd), func(cb *client.Callback) {
+	return printResponse(c, post(remote.CallbackPath(cmd.ID)+"/retry", cmd), func(cb *client.Callback) {
 		c.printf("%s  is %s and will be attempted now (see \"dispatcher callback get %[1]s\")\n", cb.ID,
 			cb.State)
 	})
@@ -295,7 +295,7 @@ func (cmd *callbackSend) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	return ask(c, post("/v1/callbacks", in), func(cb *client.Callback) {
+	return printResponse(c, post("/v1/callbacks", in), func(cb *client.Callback) {
 		what := "accepted"
 		if cb.Replayed {
 			what = "accepted before, with the same idempotency key"

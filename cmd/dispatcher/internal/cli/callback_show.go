@@ -193,7 +193,7 @@ type callbackExplain struct {
 // Run prints the explanation.
 func (cmd *callbackExplain) Run(c *session) error {
 	r := get(remote.CallbackPath(cmd.ID) + "/explain")
-	return ask(c, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
+	return printResponse(c, r, func(x *client.Explanation) { showExplanation(c, c.Out, x) })
 }
 
 // showExplanation prints an explanation.

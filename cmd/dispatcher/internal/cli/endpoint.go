@@ -68,13 +68,13 @@ func (r request) forEndpoint(c *session, name string) (request, error) {
 	return r, nil
 }
 
-// askEndpoint is ask for an endpoint by its id or external id.
-func askEndpoint[T any](c *session, name string, r request, show func(*T)) error {
+// printEndpointResponse is printResponse for an endpoint by its id or external id.
+func printEndpointResponse[T any](c *session, name string, r request, show func(*T)) error {
 	r, err := r.forEndpoint(c, name)
 	if err != nil {
 		return err
 	}
-	return ask(c, r, show)
+	return printResponse(c, r, show)
 }
 
 // endpointList lists endpoints.
@@ -114,7 +114,7 @@ func (cmd *endpointGet) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	return ask(c, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
+	return printResponse(c, r, func(ep *client.Endpoint) { showEndpoint(c, ep, time.Now()) })
 }
 
 // endpointArg is the argument that names an endpoint.
@@ -146,7 +146,7 @@ type endpointPause struct {
 
 // Run pauses the endpoint.
 func (cmd *endpointPause) Run(c *session) error {
-	return askEndpoint(c, cmd.ID, post("/pause", cmd), func(ep *client.Endpoint) {
+	return printEndpointResponse(c, cmd.ID, post("/pause", cmd), func(ep *client.Endpoint) {
 		c.printf("%s  paused %s\n", titleOf(ep), pausedText(&ep.Pause))
 	})
 }
@@ -159,7 +159,7 @@ type endpointResume struct {
 
 // Run resumes the endpoint. A disabled endpoint stays disabled.
 func (cmd *endpointResume) Run(c *session) error {
-	return askEndpoint(c, cmd.ID, post("/resume", cmd), func(ep *client.Endpoint) {
+	return printEndpointResponse(c, cmd.ID, post("/resume", cmd), func(ep *client.Endpoint) {
 		if !ep.Enabled {
 			c.printf("%s  resumed, but still disabled (%s); to enable it: "+
 				"\"dispatcher endpoint set %s --enable\"\n", titleOf(ep), ep.DisabledReason, ep.ID)

@@ -31,7 +31,7 @@ type endpointCreate struct {
 
 // Run creates the endpoint and prints its secret.
 func (cmd *endpointCreate) Run(c *session) error {
-	return ask(c, post("/v1/endpoints", cmd), func(ep *client.EndpointWithSecret) {
+	return printResponse(c, post("/v1/endpoints", cmd), func(ep *client.EndpointWithSecret) {
 		console.MakeSafe(&ep.Endpoint)
 		c.printf("%s  created\n", titleOf(&ep.Endpoint))
 		showReceiversPart(c, ep)
@@ -62,7 +62,7 @@ func (cmd *endpointSet) Run(c *session) error {
 		return err
 	}
 	r := request{method: http.MethodPatch, in: in}
-	return askEndpoint(c, cmd.ID, r, func(ep *client.Endpoint) {
+	return printEndpointResponse(c, cmd.ID, r, func(ep *client.Endpoint) {
 		c.printf("%s  changed (see \"dispatcher endpoint get %s\")\n", titleOf(ep), ep.ID)
 	})
 }

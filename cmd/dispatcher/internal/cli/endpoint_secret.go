@@ -58,7 +58,7 @@ func (*endpointSecret) Help() string {
 
 // Run prints the secret.
 func (cmd *endpointSecret) Run(c *session) error {
-	return askEndpoint(c, cmd.ID, get("/secret"), printSecret(c, cmd.Private))
+	return printEndpointResponse(c, cmd.ID, get("/secret"), printSecret(c, cmd.Private))
 }
 
 // endpointRotate replaces the secret of an endpoint.
@@ -80,7 +80,7 @@ func (*endpointRotate) Help() string {
 
 // Run replaces the secret and prints the new one.
 func (cmd *endpointRotate) Run(c *session) error {
-	return askEndpoint(c, cmd.ID, post("/rotate_secret", cmd), func(s *client.RotatedSecret) {
+	return printEndpointResponse(c, cmd.ID, post("/rotate_secret", cmd), func(s *client.RotatedSecret) {
 		revealed := s.RevealedSecret
 		if revealed == nil {
 			revealed = &client.RevealedSecret{}

@@ -93,7 +93,7 @@ type lanePause struct {
 
 // Run pauses the lane.
 func (cmd *lanePause) Run(c *session) error {
-	return ask(c, post(lanePath(cmd.Lane, "pause"), cmd), func(l *client.Lane) {
+	return printResponse(c, post(lanePath(cmd.Lane, "pause"), cmd), func(l *client.Lane) {
 		c.printf("lane %s  paused %s\n", l.Lane, pausedText(&l.Pause))
 	})
 }
@@ -106,7 +106,7 @@ type laneResume struct {
 
 // Run resumes the lane. It is still paused if its endpoint or the project is.
 func (cmd *laneResume) Run(c *session) error {
-	return ask(c, post(lanePath(cmd.Lane, "resume"), cmd), func(l *client.Lane) {
+	return printResponse(c, post(lanePath(cmd.Lane, "resume"), cmd), func(l *client.Lane) {
 		if l.Paused {
 			c.printf("lane %s  resumed, but its endpoint or the project is still paused %s\n",
 				l.Lane, pausedText(&l.Pause))
@@ -141,7 +141,7 @@ func (cmd *laneLimit) Run(c *session) error {
 		return console.Wrong("give --rate, --concurrency or --clear")
 	}
 	r := request{method: http.MethodPut, path: lanePath(cmd.Lane, "limits"), in: in}
-	return ask(c, r, func(l *client.Lane) {
+	return printResponse(c, r, func(l *client.Lane) {
 		c.printf("lane %s  rate %s, in flight at most %s\n", l.Lane, cmp.Or(l.Rate, "unlimited"),
 			numberOr(l.Concurrency, "the setting lane_concurrency"))
 	})
@@ -156,7 +156,7 @@ type laneSecret struct {
 
 // Run prints the secret.
 func (cmd *laneSecret) Run(c *session) error {
-	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, false))
+	return printResponse(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, false))
 }
 
 // pauseFlags are the end and the reason of a pause.
@@ -191,7 +191,7 @@ func (*PauseCommand) Help() string {
 
 // Run pauses the project.
 func (cmd *PauseCommand) Run(c *session) error {
-	return ask(c, post("/v1/pause", cmd), func(p *client.ProjectPause) {
+	return printResponse(c, post("/v1/pause", cmd), func(p *client.ProjectPause) {
 		c.printf("project %s  paused %s\n", p.Project, pausedText(&p.Pause))
 	})
 }
@@ -201,7 +201,7 @@ type ResumeCommand struct{ changeFlags }
 
 // Run resumes the project. Endpoints and lanes keep their own pauses.
 func (cmd *ResumeCommand) Run(c *session) error {
-	return ask(c, post("/v1/resume", cmd), func(p *client.ProjectPause) {
+	return printResponse(c, post("/v1/resume", cmd), func(p *client.ProjectPause) {
 		c.printf("project %s  resumed; endpoints and lanes that you paused stay paused\n", p.Project)
 	})
 }

@@ -139,7 +139,7 @@ type pollResolve struct {
 
 // Run ends the poll.
 func (cmd *pollResolve) Run(c *session) error {
-	return ask(c, post("/resolve", cmd).forPoll(cmd.ID), func(resolved *client.ResolveResult) {
+	return printResponse(c, post("/resolve", cmd).forPoll(cmd.ID), func(resolved *client.ResolveResult) {
 		sentence := resolved.Result
 		switch resolved.Result {
 		case "resolved":
@@ -191,7 +191,7 @@ func (cmd *pollCreate) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	return ask(c, post("/v1/polls", in), func(cb *client.Callback) {
+	return printResponse(c, post("/v1/polls", in), func(cb *client.Callback) {
 		what := "accepted"
 		switch {
 		case cb.Replayed && cmd.IdempotencyKey != "":

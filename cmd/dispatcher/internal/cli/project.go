@@ -54,7 +54,7 @@ type projectCreate struct {
 
 // Run creates the project.
 func (cmd *projectCreate) Run(c *session) error {
-	return ask(c, post("/v1/projects", cmd), func(p *client.Project) {
+	return printResponse(c, post("/v1/projects", cmd), func(p *client.Project) {
 		c.printf("%s  created (next: \"dispatcher key create NAME --scope send --project %[1]s\")\n", p.ID)
 	})
 }
@@ -94,7 +94,7 @@ func (cmd *projectSet) Run(c *session) error {
 	}
 	r := request{http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in,
 		fmt.Sprintf("there is no project %q", cmd.ID)}
-	return ask(c, r, func(p *client.Project) { c.printf("%s  changed\n", p.ID) })
+	return printResponse(c, r, func(p *client.Project) { c.printf("%s  changed\n", p.ID) })
 }
 
 // KeyCommand has the commands for API keys.
@@ -124,7 +124,7 @@ func (*keyCreate) Help() string {
 // Run creates the key.
 func (cmd *keyCreate) Run(c *session) error {
 	c.json = cmd.JSON
-	return ask(c, post("/v1/keys", cmd), func(k *client.NewKey) {
+	return printResponse(c, post("/v1/keys", cmd), func(k *client.NewKey) {
 		end := "does not expire"
 		if !k.ExpiresAt.IsZero() {
 			end = "expires " + console.ClockTime(k.ExpiresAt)
@@ -180,7 +180,7 @@ func (cmd *keyRevoke) Run(c *session) error {
 	}
 	r := request{http.MethodDelete, "/v1/keys/" + url.PathEscape(cmd.ID), cmd,
 		fmt.Sprintf("no key of the project has the id %q", cmd.ID)}
-	return ask(c, r, func(k *client.Key) {
+	return printResponse(c, r, func(k *client.Key) {
 		c.printf("%s  %s is revoked and no longer works\n", k.ID, k.Name)
 	})
 }
@@ -201,7 +201,7 @@ type secretsGet struct {
 
 // Run prints the secret.
 func (cmd *secretsGet) Run(c *session) error {
-	return ask(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, cmd.Private))
+	return printResponse(c, get("/v1/secret?"+queryOf(cmd).Encode()), printSecret(c, cmd.Private))
 }
 
 // secretsRotate replaces a project's secret with a generated or a given one.
@@ -216,7 +216,7 @@ type secretsRotate struct {
 
 // Run replaces the secret.
 func (cmd *secretsRotate) Run(c *session) error {
-	return ask(c, post("/v1/secret/rotate", cmd), func(s *client.RotatedSecret) {
+	return printResponse(c, post("/v1/secret/rotate", cmd), func(s *client.RotatedSecret) {
 		fmt.Fprintf(c.Err, "the project has a new secret; %s\n", oldSecret(s, ""))
 		if s.RevealedSecret != nil && s.Secret != "" { // the root secret is not printed
 			printSecret(c, false)(s.RevealedSecret)

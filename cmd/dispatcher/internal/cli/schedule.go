@@ -81,7 +81,7 @@ type scheduleGet struct {
 
 // Run prints the schedule.
 func (cmd *scheduleGet) Run(c *session) error {
-	return ask(c, get("").forSchedule(cmd.ID), func(s *client.Schedule) {
+	return printResponse(c, get("").forSchedule(cmd.ID), func(s *client.Schedule) {
 		now, last := time.Now(), "never"
 		next := nextRun(c, s, now)
 		if s.Enabled && !s.NextAt.IsZero() {
@@ -120,7 +120,7 @@ type scheduleRun struct {
 
 // Run creates the callback.
 func (cmd *scheduleRun) Run(c *session) error {
-	return ask(c, post("/run", cmd).forSchedule(cmd.ID), func(cb *client.Callback) {
+	return printResponse(c, post("/run", cmd).forSchedule(cmd.ID), func(cb *client.Callback) {
 		c.printf("%s  accepted (see \"dispatcher callback get %[1]s\")\n", cb.ID)
 	})
 }
@@ -133,7 +133,7 @@ type scheduleRuns struct {
 
 // Run prints the callbacks.
 func (cmd *scheduleRuns) Run(c *session) error {
-	return ask(c, get("/runs").forSchedule(cmd.ID), func(runs *client.Page[client.ScheduleRun]) {
+	return printResponse(c, get("/runs").forSchedule(cmd.ID), func(runs *client.Page[client.ScheduleRun]) {
 		if len(runs.Data) == 0 {
 			c.printf("no callbacks yet\n")
 			return
@@ -245,7 +245,7 @@ func (f *scheduleFields) body(c *session, cmd any) (body, error) {
 
 // send makes the request that creates or changes a schedule, and prints the result.
 func (f *scheduleFields) send(c *session, r request, done string) error {
-	return ask(c, r, func(s *client.Schedule) {
+	return printResponse(c, r, func(s *client.Schedule) {
 		when := "disabled"
 		if s.Enabled && !s.NextAt.IsZero() {
 			when = "next " + console.ClockTime(s.NextAt) + wallTime(s.NextAt, s.Timezone) + ", " +

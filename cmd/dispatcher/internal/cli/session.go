@@ -117,8 +117,8 @@ func (r *request) fill(c *session) error {
 	return nil
 }
 
-// ask makes a request and prints the response, with show or as JSON.
-func ask[T any](c *session, r request, show func(*T)) error {
+// printResponse makes a request and prints the response, with show or as JSON.
+func printResponse[T any](c *session, r request, show func(*T)) error {
 	var out T
 	answer, err := c.call(r, &out)
 	if err != nil {

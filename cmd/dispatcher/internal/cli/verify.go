@@ -149,7 +149,7 @@ func (*RebuildCommand) Help() string {
 
 // Run rebuilds the index and prints the number of callbacks.
 func (cmd *RebuildCommand) Run(c *session) error {
-	return ask(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
+	return printResponse(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
 		if report.DryRun {
 			c.printf("a rebuild would put %d open callbacks into the index, %d of them in flight; nothing "+
 				"was changed\n", report.Open, report.Claimed)

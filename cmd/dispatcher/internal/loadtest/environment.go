@@ -100,7 +100,7 @@ func (b *bench) openEnvironment(ctx context.Context) (o *environment, err error)
 		b.note("%s is in memory, where accepting is faster than on a disk. Use --temp-dir to choose the "+
 			"disk.", dir)
 	}
-	b.printf("measuring an own server: %s, %s; everything is removed at the end", database, index)
+	b.printf("measuring bench's own server: %s, %s; everything is removed at the end", database, index)
 	o.server, err = startServer(ctx, b.c, s)
 	if err != nil {
 		return o, s.Clean(err)

@@ -24,9 +24,9 @@ type BenchCommand struct {
 	DataDir string `group:"A running server:" placeholder:"DIR" help:"Data directory of a server on this machine, to read its admin key. Default: ./dispatcher-data."`
 	Yes     bool   `help:"Continue even if the server or the database already has callbacks."`
 
-	DatabaseURL string `group:"A server of its own:" placeholder:"URL" help:"PostgreSQL to use, in a new schema that is dropped at the end. Default: SQLite in a temporary directory."`
-	RedisURL    string `group:"A server of its own:" placeholder:"URL" help:"Redis for the index, with a new prefix whose keys are removed at the end. Default: the embedded index."`
-	TempDir     string `group:"A server of its own:" placeholder:"DIR" help:"Parent of the temporary directory. It decides which disk is measured. Default: the system's."`
+	DatabaseURL string `group:"Bench's own server:" placeholder:"URL" help:"PostgreSQL to use, in a new schema that is dropped at the end. Default: SQLite in a temporary directory."`
+	RedisURL    string `group:"Bench's own server:" placeholder:"URL" help:"Redis for the index, with a new prefix whose keys are removed at the end. Default: the embedded index."`
+	TempDir     string `group:"Bench's own server:" placeholder:"DIR" help:"Parent of the temporary directory. It decides which disk is measured. Default: the system's."`
 
 	Phases      []string `default:"accept,drain,steady,delayed" placeholder:"PHASE" help:"Phases to measure. Default: accept,drain,steady,delayed."`
 	Count       *int     `short:"n" placeholder:"N" help:"Callbacks of accept and drain. Default: 10000; with --server 1000."`

@@ -23,7 +23,7 @@ func (b *bench) print(json bool) error {
 	}
 	where := r.Server.URL
 	if r.Server.Embedded {
-		where = fmt.Sprintf("own server (%s, index %s)", r.Server.Database, r.Server.Index)
+		where = fmt.Sprintf("bench's own server (%s, index %s)", r.Server.Database, r.Server.Index)
 	}
 	fmt.Fprintf(b.c.Out, "%s  %s\n%s/%s, %d CPUs; bodies of %d bytes, %d connections; %s\n\n",
 		b.c.Paint("dispatcher bench", console.Bold), console.Printable(where),

@@ -22,13 +22,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/machine"
 )
 
-// By default bench measures a server in a process of its own, started from the same program. So its CPU time
+// By default bench measures a server in a separate process, started from the same program. So its CPU time
 // and memory are measured without those of the generator and the receiver, and their garbage does not slow it
 // down. It runs the same code as serve, with another control:
 //
-// - Bench writes the settings to its standard input, because a list of processes must not show their secrets.
-// - The server writes its URL to the standard output, and for each line of input its resource usage. - It
-// ends when its standard input ends, so that it never outlives bench.
+// - Bench writes the settings to its standard input, because a list of processes must not contain their
+// secrets. - The server writes its URL to the standard output, and for each line of input its resource usage.
+// - It ends when its standard input ends, so that it never outlives bench.
 
 // BenchServerCommand is that process. Users do not run it.
 type BenchServerCommand struct{}
