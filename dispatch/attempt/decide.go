@@ -253,7 +253,9 @@ func pastDeadline(cb *store.Stamped, due int64) bool {
 	return cb.Policy.Deadline > 0 && due > cb.FirstDueAt+cb.Policy.Deadline.Milliseconds()
 }
 
-// finalReason is the reason of a callback that succeeded. For a poll it is the final answer of the upstream.
+// finalReason returns the reason of a callback whose attempt succeeded. A poll has succeeded when its
+// upstream gave a final answer, which may be that the order failed: the reason says which. For a notification
+// it is empty.
 func finalReason(resp *outbound.Response) store.Reason {
 	switch resp.PollState {
 	case rule.StateSuccess:

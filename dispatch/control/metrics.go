@@ -6,13 +6,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
 )
 
+// metrics are written by the purge (the first two) and by the scheduler.
 type metrics struct {
-	purged      *prometheus.CounterVec
-	overdue     *prometheus.GaugeVec
+	// purged and overdue have a value for payloads, callbacks and the other kinds that retention removes.
+	purged  *prometheus.CounterVec
+	overdue *prometheus.GaugeVec
+	// runs counts due times of schedules by result: fired, skipped or failed.
 	runs        *prometheus.CounterVec
 	runLateness prometheus.Histogram
 }
 
+// newMetrics registers the metrics. It is called once for each registry.
 func newMetrics(p part.Metrics) *metrics {
 	return &metrics{
 		purged: p.CounterVec("purged_total", "Rows that retention removed, by kind.", "what"),

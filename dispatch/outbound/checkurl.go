@@ -187,8 +187,10 @@ func endsInNumber(host string) bool {
 	})
 }
 
-// checkLocalName refuses names that always refer to this machine or to the metadata service of its platform,
-// unless their network is allowlisted. An allowlisted name is not enough, see deniedToNames.
+// checkLocalName refuses names that by convention refer to this machine or to the metadata service of a cloud
+// platform, unless egress_allow has a network with their usual address. host is normalized. An entry for the
+// name itself is not enough, because its owner decides what it resolves to (see deniedToNames). The check
+// serves early feedback: the dialer is what protects.
 func (g *Guard) checkLocalName(host string) error {
 	switch host {
 	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost":

@@ -43,8 +43,8 @@ func Truth(b bool) float64 {
 	return 0
 }
 
-// register registers c if there is a registerer. It panics if the name is taken, which happens only if two
-// engines share one registry.
+// register adds c to the registry, if there is one. It panics if the registry has the name already. Each name
+// occurs once in the code, so give each engine a registry of its own.
 func register[C prometheus.Collector](m Metrics, c C) C {
 	if m.Registerer != nil {
 		m.Registerer.MustRegister(c)

@@ -237,8 +237,9 @@ func (s *Secrets) makeFirst(ctx context.Context, owner Owner, use string, now in
 	return byUse[use], nil
 }
 
-// GeneratedHosts are the hosts of a generated secret. A private key is allowed at every host, because it
-// signs only for this project's receivers.
+// GeneratedHosts returns the Hosts of a secret that Dispatcher generates for a use. Empty means only the
+// endpoint's own host. A private key may sign for every host: it is never sent, and only receivers of its
+// project trust the public key.
 func GeneratedHosts(use string) []string {
 	if sign.IsPrivate(use) {
 		return []string{store.AnyHost}

@@ -193,8 +193,10 @@ func (ix *Index) first(room [classes]int) *lane {
 	return best
 }
 
-// serve passes up to most of the lane's ready items to lease, as its concurrency and its rate allow. It adds
-// their number to the lane's virtual time and updates the lane's position. It returns the number.
+// serve takes one turn of a runnable lane in a claim: it calls lease with each of up to most ready items, as
+// many as concurrency, prefetch, rate, hold and breaker allow, and returns their number. Forced items are
+// taken first and cost no rate token. The number is added to the lane's virtual time, so that other lanes
+// come next, and the lane gets its new place among the runnable ones. lease must not move the lane.
 func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	ix.virtual = max(ix.virtual, l.virtual)
 	n := min(most, ix.room(l), ix.claimable(l))

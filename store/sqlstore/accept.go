@@ -238,8 +238,9 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 	return slices.DeleteFunc(sorted, func(e *acceptEntry) bool { return !added[e.draft.Callback.ID] }), err
 }
 
-// insertRequests inserts the rows in requests, and the shared payloads, for the drafts whose callbacks are
-// new.
+// insertRequests inserts the shared payloads and the rows in requests. accepted must contain only entries
+// that insertCallbacks added in this transaction. So a transaction that is repeated after a lost reply counts
+// no user of a payload twice.
 func (t *tx) insertRequests(accepted []*acceptEntry) error {
 	if err := t.insertPayloads(accepted); err != nil {
 		return err

@@ -148,14 +148,15 @@ func endOfDue(read sqldb.Read, after store.Cursor, until int64,
 	return end, more, err
 }
 
-// dueWindows calls look for one window of open callbacks after the other, those of all projects by due time,
-// up to until. It stops if look has enough or the budget is used up. ended is true if it reached the end
-// before that. The scan begins at the low-water mark.
+// dueWindows walks over the open callbacks of all projects by due time, from the low-water mark to until,
+// which is included. It calls look once for each window (after, end]; look selects its project. It stops when
+// look has enough or the budget is used up. ended is true if look saw the last window and has not enough.
+// Each window is a read without a common snapshot, so a callback that moves may be seen twice or not at all.
 func (db *DB) dueWindows(
 	ctx context.Context, read sqldb.Read, budget pageBudget, until int64,
 	look func(after, end store.Cursor) (enough bool, err error),
 ) (ended bool, err error) {
-	after, err := db.fromLowWater(ctx, store.Cursor{DueAt: 1})
+	after, err := db.fromLowWater(ctx, store.Cursor{DueAt: 1}) // zero is the due time of terminal callbacks
 	if err != nil {
 		return false, err
 	}
