@@ -11,40 +11,39 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// The breaker's numbers, as docs/guide/sending.md has them.
+// The breaker's numbers, from docs/guide/sending.md.
 const (
 	breakerOpensAt = 20
 	breakerRest    = 15 * time.Second
 )
 
-// What each endpoint of a crowd is given. Every callback of it is attempted a third time ten seconds after
-// the first, and only with the third of those has it had twenty attempts: so its breaker opens with them.
+// Each endpoint of a crowd gets crowdEach callbacks. Their third attempts come ten seconds after the first,
+// and only these bring the endpoint to breakerOpensAt attempts. So its breaker opens then.
 const (
 	crowdEach = 8
 	crowdTier = 5 * time.Second
-	// crowdWorkers are few, so that a crowd would be seen to go past them.
+	// crowdWorkers is small, so that a test would see a crowd exceed it.
 	crowdWorkers = 64
 	// atFirst is the concurrency of a new lane.
 	atFirst = 4
 )
 
-// A member is one endpoint of a crowd, at an address of its own.
+// A member is one endpoint of a crowd, with its own address.
 type member struct {
-	// rests is when its breaker was seen open with nothing on its way any more: all that arrives after that
-	// is a probe.
+	// rests is when its breaker was first seen open with no attempt in flight. Every later arrival while it
+	// is down is a probe.
 	rests    time.Time
 	arrivals []harness.Arrival // in order
 }
 
-// crowdFails has thousands of endpoints hang up, and all of them answer at once. They are left alone but for
-// a probe each fifteen seconds. Back again, each is sent one probe, and more only as it answers; all together
-// never more than there are slots.
+// crowdFails lets thousands of endpoints hang up, and then lets all of them respond at once. While they are
+// down each gets only a probe every 15 seconds. After that each first gets one probe, and more only as it
+// responds. All together never exceed the slots.
 func crowdFails(tr *trial) {
 	n := sized(200, 2_000, 10_000)
 	limit := 2*time.Minute + time.Duration(n)*60*time.Millisecond
-	// And it hangs up.
 	tr.Receiver.Answer(harness.Always(harness.Reply{Cut: true, After: 5 * time.Millisecond}))
-	tr.Receiver.Server.SetKeepAlivesEnabled(false) // ten thousand connections need not be kept
+	tr.Receiver.Server.SetKeepAlivesEnabled(false) // ten thousand idle connections would cost too much
 	p := tr.ServeAll("--workers", fmt.Sprint(crowdWorkers))
 	began := time.Now()
 	members, byLane := tr.enrol(p, n)
@@ -68,7 +67,7 @@ func crowdFails(tr *trial) {
 	tr.Verdict(judge.Bounds{})
 }
 
-// enrol makes the endpoints, and accepts what each is to be sent.
+// enrol creates the endpoints, and accepts the callbacks of each.
 func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map[string]*member) {
 	port, byLane := tr.everywhere(), map[string]*member{}
 	for some := range slices.Chunk(harness.Numbers(n), 1000) {
@@ -89,7 +88,7 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 		}
 	}
 	if len(byLane) != n {
-		tr.Fatalf("%d endpoints were made of %d", len(byLane), n)
+		tr.Fatalf("%d of %d endpoints were created", len(byLane), n)
 	}
 	tr.AcceptMany(n*crowdEach, func(i int) harness.Submission {
 		ref := fmt.Sprintf("member-%d-%d", i/crowdEach, i%crowdEach)
@@ -99,8 +98,8 @@ func (tr *trial) enrol(p *harness.Process, n int) (members []*member, byLane map
 	return members, byLane
 }
 
-// rested looks at every lane, and says how many have never been seen with an open breaker and nothing on
-// their way.
+// rested reads every lane, and returns an error with the number of lanes that have not yet been seen with an
+// open breaker and no attempt in flight.
 func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 	lanes, err := harness.Collect(p.Lanes("", false))
 	if err != nil {
@@ -120,13 +119,13 @@ func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 		}
 	}
 	if awake > 0 {
-		time.Sleep(250 * time.Millisecond) // a poll, slower than pause: it looks at many
+		time.Sleep(250 * time.Millisecond) // slower than Pause: it reads many lanes
 		return fmt.Errorf("of %d endpoints %d are still tried", len(byLane), awake)
 	}
 	return nil
 }
 
-// judgeCrowd holds what arrived against what a breaker and the slots allow.
+// judgeCrowd compares the arrivals with the limits of the breaker and the slots.
 func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 	arrivals := tr.Receiver.All()
 	of := map[string]*member{} // by callback
@@ -144,32 +143,32 @@ func (tr *trial) judgeCrowd(members []*member, back time.Time) {
 			down++
 		}
 	}
-	complain, processes := harness.Violations(tr), len(tr.Alive())
-	// Lanes that have never answered share three quarters of the slots.
+	violation, processes := harness.Violations(tr), len(tr.Alive())
+	// Lanes that have never responded share three quarters of the slots.
 	slots := (crowdWorkers - crowdWorkers/4) * processes
 	if n := atOnce(arrivals[:down]); n > slots {
-		complain("%d attempts at once of endpoints that never answered; there are %d slots for them", n,
+		violation("%d attempts at once of endpoints that never answered; there are %d slots for them", n,
 			slots)
 	}
 	if n := atOnce(arrivals); n > crowdWorkers*processes {
-		complain("%d attempts at once, with %d slots", n, crowdWorkers*processes)
+		violation("%d attempts at once, with %d slots", n, crowdWorkers*processes)
 	}
 	var probed, drained []time.Duration
 	for n, m := range members {
 		first, err := m.judge(back)
 		if err != nil {
-			complain("endpoint %d: %v", n, err)
+			violation("endpoint %d: %v", n, err)
 			continue
 		}
 		probed = append(probed, first.Sub(back))
 		drained = append(drained, m.arrivals[len(m.arrivals)-1].End.Sub(first))
 	}
 	q, d := judge.QuantilesOf(probed), judge.QuantilesOf(drained)
-	tr.Remark("%d attempts while they were down, %d since; probed after %s; each one's rest within %s", down,
+	tr.Remark("%d attempts while they were down, %d since; probed after %s; the rest of each within %s", down,
 		len(arrivals)-down, q, d)
 }
 
-// judge is that of one endpoint. It returns when the first probe that it answered came.
+// judge judges one endpoint. It returns the time of the first probe that got a response.
 func (m *member) judge(back time.Time) (first time.Time, err error) {
 	down, ok := slices.BinarySearchFunc(m.arrivals, back, func(a harness.Arrival, t time.Time) int {
 		return a.At.Compare(t)
@@ -195,7 +194,8 @@ func (m *member) judge(back time.Time) (first time.Time, err error) {
 				answers++
 			}
 		}
-		// One probe; after its answer one at a time, and twice as many after each answer more.
+		// One probe is allowed first. After its response one attempt at a time is allowed, and twice as many
+		// after each further response.
 		if most := 1 << max(0, min(answers, 6)-1); i >= down && present > most {
 			return first, fmt.Errorf("%d attempts at once after %d answers, %d are allowed", present, answers,
 				most)
@@ -204,7 +204,7 @@ func (m *member) judge(back time.Time) (first time.Time, err error) {
 	return m.arrivals[down].At, nil
 }
 
-// atOnce is the most arrivals, of those in order, that were being answered at one moment.
+// atOnce returns the highest number of arrivals without a response at one moment. The arrivals are in order.
 func atOnce(arrivals []harness.Arrival) int {
 	ends := make([]time.Time, 0, len(arrivals))
 	for _, a := range arrivals {

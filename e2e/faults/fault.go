@@ -1,8 +1,7 @@
 // Package faults tests the built binary under faults and under load: the matrix of faults, races against the
-// claim, crowds of endpoints, polls, redrives, receivers that misbehave. It runs in make test-full.
+// claim, crowds of endpoints, polls, redrives, and misbehaving receivers. make test-full runs it.
 //
-// Times are asserted loosely: the figures that it prints are for reading, the limits are for machines that do
-// other work besides.
+// Time limits are loose, because the machine may do other work too. The printed figures are for readers.
 package faults
 
 import (
@@ -36,12 +35,12 @@ type line struct {
 	took time.Duration
 }
 
-// A table collects what the trials found.
+// A table collects the results of the trials.
 type table struct {
-	mu         sync.Mutex
-	lines      []*line
-	remarks    []string
-	complaints []string
+	mu       sync.Mutex
+	lines    []*line
+	remarks  []string
+	failures []string
 }
 
 var faultReport = flag.String("faults-report", "", "file that the table of the faults is written to, as "+
@@ -49,13 +48,13 @@ var faultReport = flag.String("faults-report", "", "file that the table of the f
 
 var faultTable table
 
-// enter adds what a trial found to the line of its fault.
+// enter adds the result of a trial to the line of its fault.
 func (t *table) enter(found line, failures, remarks []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.remarks = append(t.remarks, remarks...)
 	for _, f := range failures {
-		t.complaints = append(t.complaints, found.id+" "+found.title+" on "+found.on[0]+": "+f)
+		t.failures = append(t.failures, found.id+" "+found.title+" on "+found.on[0]+": "+f)
 	}
 	i := slices.IndexFunc(t.lines, func(l *line) bool { return l.id == found.id && l.title == found.title })
 	if i < 0 {
@@ -64,7 +63,7 @@ func (t *table) enter(found line, failures, remarks []string) {
 	t.lines[i].add(found)
 }
 
-// add adds other runs.
+// add adds the runs of another line.
 func (l *line) add(o line) {
 	l.on = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.on, o.on))))
 	l.runs += o.runs
@@ -77,16 +76,16 @@ func (l *line) add(o line) {
 	l.took = max(l.took, o.took)
 }
 
-// figures are the columns of the sums.
+// figures returns the columns with the sums.
 func (l *line) figures() string {
 	return fmt.Sprintf("%d | %d | %d | %d | %d", l.runs, l.Accepted, l.Lost, l.Duplicates, l.Bound)
 }
 
-// print writes the table, and below it what went wrong, to the standard output and to the report. It is the
-// last thing that a run prints. A run that is not verbose prints only what went wrong.
+// print writes the table and the failures below it to the standard output and to the report. It is the last
+// output of a run. Without -v and without a report it prints only the failures.
 func (t *table) print() error {
 	if len(t.lines) == 0 || !testing.Verbose() && *faultReport == "" {
-		for _, c := range t.complaints {
+		for _, c := range t.failures {
 			fmt.Println("FAILED:", c)
 		}
 		return nil
@@ -99,12 +98,12 @@ func (t *table) print() error {
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 	var all line
 	for _, l := range t.lines {
-		verdict := ""
+		failed := ""
 		if l.failed > 0 {
-			verdict = fmt.Sprintf("%d FAILED", l.failed)
+			failed = fmt.Sprintf("%d FAILED", l.failed)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s %s |\n", l.id, l.title, strings.Join(l.on, ", "),
-			l.figures(), l.Healed.Round(100*time.Millisecond), l.took.Round(time.Second), verdict)
+			l.figures(), l.Healed.Round(100*time.Millisecond), l.took.Round(time.Second), failed)
 		all.add(*l)
 	}
 	fmt.Fprintf(&b, "| | all | | %s | | |\n", all.figures())
@@ -112,7 +111,7 @@ func (t *table) print() error {
 	for _, r := range t.remarks {
 		b.WriteString("\n" + listItem(r))
 	}
-	for _, c := range t.complaints {
+	for _, c := range t.failures {
 		b.WriteString("\n" + listItem("FAILED: "+c))
 	}
 	fmt.Printf("\nThe fault matrix:\n%s\n", b.String())
@@ -123,7 +122,7 @@ func (t *table) print() error {
 	return os.WriteFile(*faultReport, []byte(head+b.String()+"\n"), 0o644)
 }
 
-// listItem is an item of a Markdown list, with its lines broken at 110 columns.
+// listItem formats an item of a Markdown list, with lines of at most 110 columns.
 func listItem(text string) string {
 	var b strings.Builder
 	line := "-"
@@ -137,7 +136,7 @@ func listItem(text string) string {
 	return b.String() + line
 }
 
-// reportHead begins the report. Its one argument is the day of the run.
+// reportHead is the head of the report. Its argument is the day of the run.
 const reportHead = `# The fault matrix, as measured
 
 ` + "`make test-full`" + ` ran these faults on %s and wrote this page.
@@ -164,16 +163,16 @@ type trial struct {
 	*harness.Trial
 	// way is the proxy in front of Redis; nil: none.
 	way *harness.Proxy
-	// own is the client of redis; nil: it was not asked for yet.
+	// own is the client of Redis; nil until the first use.
 	own *redis.Client
 }
 
-// newTrial prepares a trial without a backend.
+// newTrial creates a trial without a backend.
 func newTrial(t *testing.T, name string) *trial {
 	return &trial{Trial: harness.NewTrial(t, name)}
 }
 
-// sized is the value for the size of the run: see package testserver.
+// sized returns the value for the size of the run: see package testserver.
 func sized[T any](small, full, long T) T {
 	switch {
 	case testserver.Long():
@@ -184,12 +183,12 @@ func sized[T any](small, full, long T) T {
 	return small
 }
 
-// trialsAtOnce bounds the tests and trials that run at the same time. They wait most of the time.
+// trialsAtOnce bounds the tests and trials that run at the same time. They mostly wait.
 const trialsAtOnce = 8
 
 var places = semaphore.NewWeighted(trialsAtOnce)
 
-// mostlyWaits has a test run beside others that do nothing most of the time.
+// mostlyWaits makes a test parallel and waits for a place.
 func mostlyWaits(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -197,7 +196,7 @@ func mostlyWaits(t *testing.T) {
 	t.Cleanup(func() { places.Release(1) })
 }
 
-// sum adds up a metric over all processes that live.
+// sum adds up a metric over all live processes.
 func (tr *trial) sum(name string, parts ...string) (sum int) {
 	tr.Helper()
 	for _, p := range tr.Alive() {
@@ -206,22 +205,22 @@ func (tr *trial) sum(name string, parts ...string) (sum int) {
 	return sum
 }
 
-// awaitEmptyIndex waits until Redis holds nothing any more: the verdict, which asks too, reads everything
-// else each time.
+// awaitEmptyIndex waits until Redis has no entry. The verdict checks that too, but reads all evidence again
+// on each try.
 func (tr *trial) awaitEmptyIndex() {
 	tr.Helper()
 	if tr.Backend.Redis != "" {
-		tr.awaitHeld(0, harness.IndexSettles)
+		tr.awaitEntries(0, harness.IndexSettles)
 	}
 }
 
-// awaitHeld waits until Redis holds just so many.
-func (tr *trial) awaitHeld(n int, limit time.Duration) {
+// awaitEntries waits until Redis has exactly n entries.
+func (tr *trial) awaitEntries(n int, limit time.Duration) {
 	tr.Helper()
-	tr.Eventually(limit, fmt.Sprintf("the index holds %d", n), func() error {
+	tr.Eventually(limit, fmt.Sprintf("the index has %d entries", n), func() error {
 		items, err := tr.Backend.ReadIndex(tr.Context())
 		if err == nil && len(items) != n {
-			err = fmt.Errorf("it holds %d", len(items))
+			err = fmt.Errorf("it has %d", len(items))
 		}
 		return err
 	})
@@ -234,13 +233,13 @@ func (tr *trial) sqlCount(query string, args ...any) (n int) {
 	return n
 }
 
-// awaitNone waits until that number in SQL is zero.
+// awaitNone waits until the query returns zero.
 func (tr *trial) awaitNone(limit time.Duration, what, query string, args ...any) {
 	tr.Helper()
 	tr.Eventually(limit, what, func() error { return none(tr.sqlCount(query, args...)) })
 }
 
-// none is an error unless the number is zero.
+// none returns an error unless the number is zero.
 func none(n int) error {
 	if n == 0 {
 		return nil
@@ -248,13 +247,13 @@ func none(n int) error {
 	return fmt.Errorf("%d are left", n)
 }
 
-// texts are rows of one text.
+// texts reads rows with one text column.
 func (tr *trial) texts(query string, args ...any) []string {
 	tr.Helper()
 	return harness.Rows(tr.Trial, func(s *string) []any { return []any{s} }, query, args...)
 }
 
-// inSQL are the ids of all callbacks.
+// inSQL returns the ids of all callbacks.
 func (tr *trial) inSQL() map[string]bool {
 	tr.Helper()
 	there := map[string]bool{}
@@ -264,7 +263,7 @@ func (tr *trial) inSQL() map[string]bool {
 	return there
 }
 
-// lateness is how late the attempts of callbacks were whose references are like that.
+// lateness returns the lateness of all attempts of the callbacks whose ref matches the LIKE pattern.
 func (tr *trial) lateness(like string) (all []time.Duration) {
 	tr.Helper()
 	for _, ms := range harness.Rows(tr.Trial, func(ms *float64) []any { return []any{ms} },
@@ -275,7 +274,7 @@ func (tr *trial) lateness(like string) (all []time.Duration) {
 	return all
 }
 
-// awaitEnds waits until no callback is open whose reference is like that.
+// awaitEnds waits until no callback is open whose ref matches the LIKE pattern.
 func (tr *trial) awaitEnds(limit time.Duration, like string) {
 	tr.Helper()
 	tr.awaitNone(limit, "all of "+like+" have ended", `SELECT count(*) FROM callbacks
@@ -289,11 +288,11 @@ func (tr *trial) due(kind string, i int, d time.Duration) harness.Submission {
 	return s
 }
 
-// laneName is one of as many lanes that every shard of an index has some.
+// laneName returns one of so many lanes that every shard of the index has some.
 func laneName(i int) string { return fmt.Sprint("lane-", i%clusterLanes) }
 
-// shared is the usual load over some lanes. Its timeout is long, because these trials start many servers at
-// once.
+// shared is the usual load, spread over lanes. Its timeout is long, because these trials start many servers
+// at once.
 func (tr *trial) shared(i int) harness.Submission {
 	s := tr.Mixed(i)
 	s["lane"] = laneName(i)
@@ -301,8 +300,8 @@ func (tr *trial) shared(i int) harness.Submission {
 	return s
 }
 
-// finishUnhindered ends a load whose accepts no fault was to hinder, because accepting needs no index: half
-// of them took less than a second, on however busy a machine.
+// finishUnhindered ends a load under a fault that must not delay accepts, because these need no index. The
+// median stays below a second even on a busy machine.
 func (tr *trial) finishUnhindered(ld *harness.Load) {
 	tr.Helper()
 	report := ld.Finish()
@@ -311,24 +310,26 @@ func (tr *trial) finishUnhindered(ld *harness.Load) {
 	}
 }
 
-// ready fails the trial if a process is not; one that has just started may still look at its index.
+// ready fails the trial unless the process becomes ready and not degraded. A process that has just started
+// may still check its index.
 func (tr *trial) ready(p *harness.Process) {
 	tr.Helper()
-	tr.Eventually(15*time.Second, "the process is ready and not degraded", func() error { return fit(p) })
+	tr.Eventually(15*time.Second, "the process is ready and not degraded",
+		func() error { return healthError(p) })
 }
 
-// fit says what keeps a process from being ready and whole.
-func fit(p *harness.Process) error {
+// healthError returns why a process is not ready, or degraded.
+func healthError(p *harness.Process) error {
 	status, body, err := p.Readyz()
 	if err == nil && (status != http.StatusOK || strings.Contains(body, "degraded")) {
-		err = fmt.Errorf("/readyz answers %d %s", status, body)
+		err = fmt.Errorf("/readyz returned %d %s", status, body)
 	}
 	return err
 }
 
-// What trials ask of their own Redis and do to it.
+// Helpers for the trial's own Redis.
 
-// redis is a client of the trial's one Redis, past a proxy.
+// redis returns a client of the trial's single Redis, without the proxy.
 func (tr *trial) redis() *redis.Client {
 	if tr.own == nil {
 		tr.own = tr.Backend.RedisClient(tr)
@@ -360,34 +361,34 @@ func (tr *trial) info(name string) int {
 	return 0
 }
 
-// rebuildsMetric counts how often a process has rebuilt its index.
+// rebuildsMetric counts the index rebuilds of a process.
 const rebuildsMetric = "dispatcher_rebuilds_total"
 
-// awaitRebuild waits until the process has rebuilt its index once more than so often.
+// awaitRebuild waits until the process has rebuilt its index more than `before` times.
 func (tr *trial) awaitRebuild(p *harness.Process, before int) {
 	tr.Helper()
 	tr.AtLeast(time.Minute, "the index is rebuilt", before+1, func() int { return p.Count(rebuildsMetric) })
 }
 
-// behindProxy puts a proxy between the processes that are started from now on and Redis.
+// behindProxy puts a proxy between Redis and the processes that start after it.
 func (tr *trial) behindProxy() {
 	tr.Helper()
 	tr.Backend.RedisBehind = tr.Backend.Redis
 	tr.way, tr.Backend.Redis = harness.InFrontOf(tr, tr.Backend.Redis)
 }
 
-// restartedWith restarts the trial's Redis with arguments, before anything is in it.
+// restartedWith restarts the trial's Redis with arguments, while it is still empty.
 func (tr *trial) restartedWith(args ...string) {
 	tr.Helper()
 	tr.Backend.Server.Kill()
 	tr.Backend.Server.Start(args...)
 }
 
-// appended are the settings of a Redis that people keep an index in.
+// appended are the settings of a Redis with a durable index.
 var appended = []string{"--appendonly", "yes", "--appendfsync", "everysec", "--auto-aof-rewrite-percentage",
 	"0"}
 
-// appendLog is the file that the server appends to, and its size.
+// appendLog returns the append-only file of the server, and its size.
 func (tr *trial) appendLog() (string, int64) {
 	tr.Helper()
 	files, err := filepath.Glob(filepath.Join(tr.Backend.Server.Dir, "appendonlydir", "*.incr.aof"))

@@ -12,28 +12,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A feedReader is the program of a caller who keeps, in one transaction, what it has done and the cursor
-// after it. It is killed again and again: before a page comes, while it waits for one, or with a page in its
-// hands that it has not kept.
+// A feedReader is a caller that stores outcomes and the next cursor in one transaction. The test kills it
+// again and again: before a page comes, while it waits for one, or before it has stored a page.
 type feedReader struct {
 	*trial
 	cursor string
 	kept   []client.Outcome
-	// held is what came after the cursor and was not kept: it must come again, the same and in the same
-	// order.
+	// held is a page that came after the cursor and was not stored. It must come again, with the same
+	// outcomes in the same order.
 	held []client.Outcome
-	// killed is how often it was killed; again, how many outcomes came again for that; refused, how often
-	// no dispatcher answered.
+	// killed counts the reader's deaths, again the outcomes that came again after them, and refused the
+	// requests without a response of a dispatcher.
 	killed, again, refused int
 }
 
-// same says whether two readings are of one outcome.
+// same reports whether two readings are of one outcome.
 func same(o, other client.Outcome) bool {
 	return o.ID == other.ID && o.State == other.State && o.Reason == other.Reason &&
 		o.AttemptCount == other.AttemptCount && o.At.Equal(other.At)
 }
 
-// step is one life of the reader, or one page of it.
+// step is one life of the reader, or one page.
 func (f *feedReader) step() {
 	alive := f.Alive()
 	if len(alive) == 0 {
@@ -50,7 +49,7 @@ func (f *feedReader) step() {
 	got, err := alive[rand.N(len(alive))].Outcomes(ctx, f.cursor, 1+rand.N(40), rand.N(time.Second))
 	page, next := got.Data, got.NextCursor
 	if err == nil && next == "" {
-		f.Errorf("a page of the feed says nothing of where to go on")
+		f.Errorf("a page of the feed has no next cursor")
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -82,31 +81,31 @@ func (f *feedReader) step() {
 	f.held = f.held[min(len(page), len(f.held)):]
 }
 
-// A caller who reads the feed of outcomes, and is killed and goes on at its cursor, sees every one of them
-// once, whichever dispatcher it asks, and whichever of those is killed meanwhile.
+// A caller reads the feed of outcomes, is killed, and goes on at its cursor. It sees each outcome once,
+// whichever dispatcher it reads from and whichever dispatchers are killed.
 func TestAFeedReaderSeesEachOutcomeOnce(t *testing.T) {
 	runOn(t, "feed: readers and dispatchers killed", quick, harness.BothEnds, readWhileKilled)
 }
 
 const (
-	// feedRate and feedSpan make thousands of outcomes.
+	// feedRate and feedSpan produce thousands of outcomes.
 	feedRate = 300
 	feedSpan = 8 * time.Second
-	// feedKills are the dispatchers that are killed and started again meanwhile.
+	// feedKills is how many dispatchers are killed and restarted meanwhile.
 	feedKills = 3
-	// feedQuiet is how long a feed says nothing new before it has said all: a process puts outcomes into it
-	// once a second.
+	// feedQuiet is how long a feed must be silent to count as complete: a process adds outcomes once a
+	// second.
 	feedQuiet = 3 * time.Second
 )
 
-// Topics of the feed's callbacks: what becomes of them.
+// Topics of the feed's callbacks, by their end.
 const (
 	topicFails = "feed.fails"
 	topicWaits = "feed.waits"
 )
 
-// feedCallback is of those that arrive, some at a second attempt; of every ten two fail, and one waits until
-// it is canceled.
+// feedCallback is a callback that arrives, sometimes at the second attempt. Of every ten, two fail, and one
+// waits until it is canceled.
 func (tr *trial) feedCallback(i int) harness.Submission {
 	switch i % 10 {
 	case 3, 7:
@@ -138,8 +137,8 @@ func readWhileKilled(tr *trial) {
 	}
 	time.Sleep(feedSpan / (feedKills + 1))
 	ld.Finish()
-	// What waits is canceled, and what has failed is tried again, which is a second outcome: by redrives, as
-	// they come in bulk.
+	// Redrives cancel the waiting callbacks and retry the failed ones, which is a second outcome of each. So
+	// outcomes come in bulk.
 	p := tr.AnyProcess()
 	tr.redriveAll(p, "cancel", topicWaits)
 	tr.redriveAll(p, "retry", topicFails)
@@ -147,9 +146,9 @@ func readWhileKilled(tr *trial) {
 	all, err := p.ListAll(client.Filter{})
 	tr.Check(err)
 	if len(all) != tr.Count() {
-		tr.Errorf("%d callbacks are listed of %d that were accepted", len(all), tr.Count())
+		tr.Errorf("%d of %d accepted callbacks are listed", len(all), tr.Count())
 	}
-	ends := map[string]int{} // how often each has ended
+	ends := map[string]int{} // number of ends of each callback
 	want := 0
 	for _, cb := range all {
 		ends[cb.ID] = 1
@@ -166,12 +165,11 @@ func readWhileKilled(tr *trial) {
 	f.compare(p, all, ends)
 	if f.killed < 20 || f.again < 20 || want < feedRate*int(feedSpan.Seconds())/2 {
 		tr.Errorf("%d outcomes, a reader killed %d times and %d outcomes that came again are too few to "+
-			"show "+
-			"anything", want, f.killed, f.again)
+			"show anything", want, f.killed, f.again)
 	}
 }
 
-// redriveAll has a redrive of a topic done to its end.
+// redriveAll redrives a topic and waits for the end of it.
 func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 	tr.Helper()
 	var r client.Redrive
@@ -190,7 +188,7 @@ func (tr *trial) redriveAll(p *harness.Process, action, topic string) {
 	tr.Settle(2 * time.Minute)
 }
 
-// readAll lets the reader read on, dying as before, until the feed has nothing more to say.
+// readAll lets the reader go on, and die as before, until the feed is silent.
 func (f *feedReader) readAll(c *harness.Client) {
 	deadline := time.Now().Add(time.Minute)
 	for silent := time.Now(); time.Since(silent) < feedQuiet; {
@@ -209,10 +207,10 @@ func (f *feedReader) readAll(c *harness.Client) {
 	}
 }
 
-// compare holds what the reader has kept against the callbacks themselves, against the feed as it is read in
-// one go, and against the program's own comparison of its books with a caller's list.
+// compare compares the stored outcomes with the callbacks, with the feed as read in one go, and with the
+// program's reconciliation with a caller's list.
 func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map[string]int) {
-	complain := harness.Violations(f)
+	violation := harness.Violations(f)
 	times, last := map[string]int{}, map[string]client.Outcome{}
 	var refs []string
 	for _, o := range f.kept {
@@ -222,23 +220,20 @@ func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map
 		times[o.ID]++
 		last[o.ID] = o
 		if ends[o.ID] == 0 {
-			complain("the reader saw %v, which was never accepted", o)
+			violation("the reader saw %v, which was never accepted", o)
 		}
 	}
 	for _, cb := range all {
 		o := last[cb.ID]
 		if times[cb.ID] != ends[cb.ID] {
-			complain("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID,
-				cb.Ref,
-				cb.State, ends[cb.ID], times[cb.ID])
+			violation("%s (%s), which is %s, has ended %d times, and the reader saw that %d times", cb.ID,
+				cb.Ref, cb.State, ends[cb.ID], times[cb.ID])
 			continue
 		}
 		if o.State != cb.State || o.Reason != cb.Reason || o.Ref != cb.Ref || o.Topic != cb.Topic ||
-			o.AttemptCount != cb.AttemptCount ||
-			cb.FinishedAt.IsZero() || !o.At.Equal(cb.FinishedAt) {
-			complain("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref,
-				cb.State,
-				cb.Reason, cb.FinishedAt, cb.AttemptCount)
+			o.AttemptCount != cb.AttemptCount || cb.FinishedAt.IsZero() || !o.At.Equal(cb.FinishedAt) {
+			violation("the reader saw %v last of %s (%s), which is %s %s at %v after %d", o, cb.ID, cb.Ref,
+				cb.State, cb.Reason, cb.FinishedAt, cb.AttemptCount)
 		}
 	}
 	var again []client.Outcome
@@ -251,16 +246,14 @@ func (f *feedReader) compare(c *harness.Process, all []client.Callback, ends map
 		again, cursor = append(again, page.Data...), page.NextCursor
 	}
 	if !slices.EqualFunc(again, f.kept, same) {
-		f.Errorf(
-			"the feed of %d outcomes is another one, or in another order, than the %d that were read as "+
-				"they came", len(again), len(f.kept))
+		f.Errorf("the feed has %d outcomes, others or in another order than the %d that the reader stored",
+			len(again), len(f.kept))
 	}
 	compared, err := c.Compare(f.Context(), client.ReferenceList{From: time.Now().Add(-24 * time.Hour),
 		Refs: refs})
 	f.Check(err)
 	if compared.Matched != len(all) || len(compared.Missing) > 0 || len(compared.Extra) > 0 {
-		f.Errorf("of %d callbacks the books match %d, miss %d and have %d besides", len(all),
-			compared.Matched,
-			len(compared.Missing), len(compared.Extra))
+		f.Errorf("of %d callbacks the reconciliation matches %d, misses %d and has %d extra", len(all),
+			compared.Matched, len(compared.Missing), len(compared.Extra))
 	}
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// With a horizon Redis holds what is due within it, and SQL the rest.
+// With a horizon, Redis has the callbacks that are due within it, and only SQL has the rest.
 
 const (
-	// least is the nearest horizon that a process takes.
+	// least is the shortest horizon that a process accepts.
 	least = 2 * time.Minute
-	// loadedMetric counts what came from beyond it.
+	// loadedMetric counts the callbacks that were loaded from beyond the horizon.
 	loadedMetric = "dispatcher_horizon_loaded_total"
 )
 
-// members counts what the index keeps in Redis, in all of its keys. The server's own memory also has the
-// buffers of connections, the scripts and what the allocator keeps.
+// members counts the members of all keys of the index in Redis. The server's memory is no measure: it also
+// has the buffers of connections, the scripts, and free memory of the allocator.
 func (tr *trial) members() (sum int64) {
 	tr.Helper()
 	tr.Check(tr.Backend.EachKey(tr.Context(), func(c *redis.Client, key, _ string) error {
@@ -43,7 +43,7 @@ func (tr *trial) members() (sum int64) {
 	return sum
 }
 
-// agree waits until SQL and the index agree, so many callbacks beyond the horizon apart; less than zero: any
+// agree waits until SQL and the index agree, with `beyond` callbacks beyond the horizon; below zero: any
 // number.
 func (tr *trial) agree(p *harness.Process, beyond int) {
 	tr.Helper()
@@ -56,9 +56,9 @@ func (tr *trial) agree(p *harness.Process, beyond int) {
 	})
 }
 
-// A great backlog beyond the horizon costs Redis nothing. What crosses the horizon is sent as punctually as
-// what was within it from the beginning. And each change of the setting, up to the whole backlog, takes
-// effect at the next start.
+// A large backlog beyond the horizon costs no memory of Redis. Callbacks that come within the horizon are
+// sent as punctually as those that were within it from the start. A change of the setting, up to the whole
+// backlog, takes effect at the next start.
 func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 	runOn(t, "horizon: a great backlog", 0, onlyPostgresRedis, greatBacklog)
 }
@@ -72,17 +72,17 @@ func greatBacklog(tr *trial) {
 	tr.AcceptMany(many, func(i int) harness.Submission {
 		return tr.due("backlog", i, 10*time.Hour)
 	})
-	tr.Eventually(time.Minute, "the index has been told of all", func() error {
+	tr.Eventually(time.Minute, "all are enqueued", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
 		return errors.Join(err, none(int(waiting)))
 	})
-	// Counters, lanes and watermarks may change; nothing is there for a callback.
+	// Counters, lanes and watermarks may change, but no callback has a member.
 	if after := tr.members(); after > before+16 {
-		tr.Errorf("%d callbacks beyond the horizon let the index grow from %d members to %d", many, before,
+		tr.Errorf("%d callbacks beyond the horizon grew the index from %d members to %d", many, before,
 			after)
 	}
 	if held, err := tr.filled(); err != nil || held != 0 {
-		tr.Errorf("the index holds %d, %v", held, err)
+		tr.Errorf("the index has %d, %v", held, err)
 	}
 	tr.agree(p, many)
 
@@ -102,7 +102,7 @@ func greatBacklog(tr *trial) {
 	tr.Verdict(judge.Bounds{MayBeOpen: true})
 }
 
-// awaitHorizon waits until the index takes in nothing that is due later.
+// awaitHorizon waits until the watermark, up to which the index is loaded, is at the horizon.
 func (tr *trial) awaitHorizon(horizon time.Duration) {
 	tr.Eventually(time.Minute, "the watermark is at the horizon", func() error {
 		return tr.Backend.EachRedis(tr.Context(), func(ctx context.Context, c *redis.Client) error {
@@ -115,7 +115,7 @@ func (tr *trial) awaitHorizon(horizon time.Duration) {
 	})
 }
 
-// punctual hands over callbacks on both sides of the horizon, and compares how late they are sent.
+// punctual submits callbacks on both sides of the horizon, and compares their lateness.
 func (tr *trial) punctual() {
 	const each = 200
 	tr.AcceptMany(2*each, func(i int) harness.Submission {
@@ -127,7 +127,7 @@ func (tr *trial) punctual() {
 	tr.Eventually(time.Minute, "the near ones are in the index, the far ones are not", func() error {
 		held, err := tr.filled()
 		if err == nil && held < each || held > each+60 {
-			err = fmt.Errorf("it holds %d", held)
+			err = fmt.Errorf("it has %d", held)
 		}
 		return err
 	})
@@ -136,13 +136,13 @@ func (tr *trial) punctual() {
 	near, far := judge.QuantilesOf(tr.lateness("near-%")), judge.QuantilesOf(tr.lateness("far-%"))
 	tr.Remark("late by %s within the horizon, and by %s from beyond it", near, far)
 	if far.P50 > near.P50+100*time.Millisecond || far.P99 > near.P99+time.Second {
-		tr.Errorf("what comes from beyond the horizon is late: %s, what was within it %s", far, near)
+		tr.Errorf("lateness from beyond the horizon is %s, within it %s", far, near)
 	}
 }
 
-// The loader is killed after it has moved the watermark and before it has read SQL; Redis is emptied, and
-// emptied again: what is due on either side of the horizon, and what a long wait takes beyond it, is all
-// sent, none of it early, and none twice but for what was in flight at the kill.
+// The loader is killed after it has moved the watermark and before it has read SQL. Redis is emptied twice.
+// All callbacks are still sent, whether due within or beyond the horizon or moved beyond it by a long wait.
+// None is early, and only those in flight at the kill may be sent twice.
 func TestHorizonThroughFaults(t *testing.T) {
 	runOn(t, "horizon: the loader is killed and Redis emptied", 0, onlySQLiteRedis, loaderKilled)
 }
@@ -150,7 +150,7 @@ func TestHorizonThroughFaults(t *testing.T) {
 func loaderKilled(tr *trial) {
 	const many = 600
 	horizon := []string{"--horizon", least.String()}
-	// Of the second load: then it has the lease, and the other one has not.
+	// The failpoint is in the second load: by then this process has the lease, and the other one does not.
 	first := tr.ServeUntil("after_watermark:2", horizon...)
 	shape := func(i int) harness.Submission {
 		if i%4 > 0 {
@@ -177,18 +177,17 @@ func loaderKilled(tr *trial) {
 		within := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
 			time.Now().Add(least+30*time.Second).UnixMilli())
 		if held > within {
-			tr.Errorf("a rebuilt index holds %d, and %d are due within the horizon", held, within)
+			tr.Errorf("a rebuilt index has %d, and %d are due within the horizon", held, within)
 		}
 		tr.agree(second, -1)
 	}
 	v := tr.Conclude(6*time.Minute, 0)
 	tr.Remark("%d callbacks; the next loader had loaded %s after the first one's death; late by %s",
-		v.Accepted,
-		took, v.Lateness)
+		v.Accepted, took, v.Lateness)
 }
 
-// On a Cluster each shard has a watermark of its own. A master is killed and its replica takes over, without
-// the last writes: its shards are loaded from where they stand by then, and the others go on meanwhile.
+// On a Cluster each shard has its own watermark. A master is killed, and its replica takes over without the
+// last writes. The loader goes on from the replica's watermarks, and the other shards are loaded meanwhile.
 func TestHorizonOnACluster(t *testing.T) {
 	runOn(t, "horizon: a master of a Cluster is killed", 0, onlySQLiteRedis, horizonOnACluster)
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// slowly20 is harness.Usual, each answer after 20 ms.
+// slowly20 is harness.Usual, with each response after 20 ms.
 func slowly20(a *harness.Arrival) harness.Reply {
 	answer := harness.Usual(a)
 	answer.After = 20 * time.Millisecond
 	return answer
 }
 
-// longAtFirst answers what comes first after its sender is dead.
+// longAtFirst responds to the first arrival only after its sender is dead.
 func longAtFirst(a *harness.Arrival) harness.Reply {
 	if a.Nth == 1 {
 		return harness.Reply{After: time.Second}
@@ -35,17 +35,17 @@ func busyWithTen(tr *trial) {
 
 // A death is the end of one process.
 type death struct {
-	// failpoint is where it kills itself; empty: it is killed, once waits returns.
+	// failpoint is where it kills itself; empty: the test kills it after waits.
 	failpoint string
 	waits     func(*trial)
-	delay     string // of what is handed over to it; empty: none
-	empties   bool   // the index, before it starts
+	delay     string // of the callbacks that it accepts; empty: none
+	empties   bool   // Redis, before the process starts
 }
 
 // killLoad is how many callbacks each of these trials accepts.
 const killLoad = 60
 
-// killed starts processes that die one after the other, then another that goes on.
+// killed starts processes that die one after the other, and then one that survives.
 func killed(script harness.Script, deaths ...death) func(*trial) {
 	return func(tr *trial) {
 		tr.Receiver.Answer(script)
@@ -71,12 +71,12 @@ func killed(script harness.Script, deaths ...death) func(*trial) {
 	}
 }
 
-// goOn starts another process, hands over what was not answered, and comes to the verdict.
+// goOn starts another process, submits the callbacks without a response again, and judges the trial.
 func (tr *trial) goOn(left []int) {
 	tr.Helper()
 	tr.MarkFault()
 	tr.Serve()
-	// What was not answered is asked for again with the same key: it must not become a second callback.
+	// They are submitted with the same key, and must not become second callbacks.
 	for range 3 {
 		left = tr.AcceptAll(left, tr.crashLike("0s"))
 	}
@@ -85,14 +85,15 @@ func (tr *trial) goOn(left []int) {
 	}
 	tr.Conclude(3*time.Minute, 2*time.Minute)
 	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != killLoad {
-		tr.Errorf("SQL has %d callbacks, want %d: an idempotency key was forgotten", n, killLoad)
+		tr.Errorf("SQL has %d callbacks, want %d: an idempotency key was lost", n, killLoad)
 	}
 	if tr.Backend.Postgres == "" {
 		tr.intact()
 	}
 }
 
-// crashLike is the load of the kill trials: every third fails at its first arrival, every fourth has a lock.
+// crashLike is the load of the kill trials: every third callback fails on its first arrival, and every fourth
+// has a lock key.
 func (tr *trial) crashLike(delay string) func(int) harness.Submission {
 	return func(i int) harness.Submission {
 		kind := "plain"
@@ -110,20 +111,19 @@ func (tr *trial) crashLike(delay string) func(int) harness.Submission {
 
 const bulkBatch = 1000
 
-// A bulk is batches that are handed over until each is answered. A redrive that is killed is
-// TestARedriveIsKilledHalfWay.
+// A bulk submits batches until each has a response. TestARedriveIsKilledHalfWay kills a redrive.
 type bulk struct {
 	*trial
 	mu sync.Mutex
-	// ids are what the answers said, by number; a second answer must say the same.
+	// ids are those of the responses, by number. A second response must have the same id.
 	ids map[int]string
 }
 
-// ask hands over one batch, if it is answered: some of it may be replays.
-func (b *bulk) ask(c *harness.Client, batch int) error {
+// submit submits one batch. Some of its responses may be replays.
+func (b *bulk) submit(c *harness.Client, batch int) error {
 	var some []harness.Submission
 	for i := batch * bulkBatch; i < (batch+1)*bulkBatch; i++ {
-		// Of many merchants, with orders that two or three of them share.
+		// The callbacks have many merchants, and two or three of them share an order.
 		some = append(some, ofMerchants(b.crashLike("2s")(i), i, 20, 10))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -136,15 +136,15 @@ func (b *bulk) ask(c *harness.Client, batch int) error {
 		if before, twice := b.ids[i]; !twice {
 			b.Note(cb.ID, some[k])
 		} else if before != cb.ID {
-			b.Errorf("element %d was %s, and asked for again is %s", i, before, cb.ID)
+			b.Errorf("element %d was %s, and submitted again is %s", i, before, cb.ID)
 		}
 		b.ids[i] = cb.ID
 	}
 	return err
 }
 
-// ofMerchants has a callback be of one of so many merchants, and a lock be that of an order with a few
-// others.
+// ofMerchants gives a callback the lane of one of the merchants. A lock key becomes that of an order, which a
+// few callbacks share.
 func ofMerchants(s harness.Submission, i, merchants, each int) harness.Submission {
 	s["lane"] = fmt.Sprint("merchant-", i%merchants)
 	if s["lock_key"] != nil {
@@ -153,20 +153,20 @@ func ofMerchants(s harness.Submission, i, merchants, each int) harness.Submissio
 	return s
 }
 
-// killedInBatches kills the process while batches of a thousand are on their way, each time further on, and
-// asks for all of them again.
+// killedInBatches kills the process during batches of a thousand, each time later, and submits all of them
+// again.
 func killedInBatches(tr *trial) {
 	const batches = 5
 	b := &bulk{trial: tr, ids: map[int]string{}}
 	for _, passes := range []int{2, 4} {
 		for _, at := range []string{"before_accept_commit", "after_accept_commit"} {
 			p := tr.ServeUntil(fmt.Sprintf("%s:%d", at, passes))
-			// What is not answered is asked for again.
+			// The loop submits batches without a response again, so the error does not matter.
 			harness.AtOnce(3, batches, func(batch int) error {
 				if p.Ended() {
 					return nil
 				}
-				return b.ask(p.Client, batch)
+				return b.submit(p.Client, batch)
 			})
 			tr.Kill(p, 0) // unless it has died at the failpoint
 		}
@@ -174,7 +174,7 @@ func killedInBatches(tr *trial) {
 	p := tr.Serve()
 	for batch := range batches {
 		tr.Eventually(harness.AcceptTimeout, fmt.Sprintf("batch %d is accepted", batch),
-			func() error { return b.ask(p.Client, batch) })
+			func() error { return b.submit(p.Client, batch) })
 	}
 	v := tr.End(2*time.Minute, tr.Hit(judge.Bounds{Heal: 2 * time.Minute}))
 	if n := tr.sqlCount(`SELECT count(*) FROM callbacks`); n != batches*bulkBatch {
@@ -186,13 +186,13 @@ func killedInBatches(tr *trial) {
 }
 
 const (
-	// killGap and killSpread are the least time between two kills, and how much more it may be.
+	// killGap is the shortest time between two kills, and killSpread the most that is added to it.
 	killGap    = 3 * time.Second
 	killSpread = 7 * time.Second
 )
 
-// randomKills is the promise of the whole in one trial: three dispatchers under load, of which one is killed
-// every 3 to 10 seconds, and Redis is emptied now and then.
+// randomKills combines the faults: three dispatchers under load, one is killed every 3 to 10 seconds, and
+// Redis is emptied now and then.
 func randomKills(tr *trial) {
 	span := sized(25*time.Second, 45*time.Second, 5*time.Minute)
 	for range 3 {
@@ -200,8 +200,8 @@ func randomKills(tr *trial) {
 	}
 	tr.idle()
 	rate := sized(150, 300, 500)
-	// As of many merchants: what a dead process has in flight counts against its lanes until its leases run
-	// out. Five callbacks have one order.
+	// The load has many merchants, because attempts of a dead process count against their lanes until its
+	// leases expire. Five callbacks share an order.
 	ld := tr.Load(rate, func(i int) harness.Submission { return ofMerchants(tr.Mixed(i), i, 60, 40) })
 	ctx, cancel := context.WithTimeout(context.Background(), span)
 	defer cancel()
@@ -210,7 +210,7 @@ func randomKills(tr *trial) {
 		if i == 0 {
 			return // not at once
 		}
-		// Not with ctx: a FLUSHALL that was sent counts.
+		// Without ctx: a FLUSHALL that was sent must count.
 		if err := tr.Backend.EachRedis(context.Background(), harness.FlushAll); err != nil {
 			tr.Errorf("FLUSHALL: %v", err)
 			return
@@ -220,8 +220,8 @@ func randomKills(tr *trial) {
 	})
 	for ctx.Err() == nil {
 		next := time.Now().Add(killGap + rand.N(killSpread))
-		// Each attempt has a timeout of two seconds: after three, what was claimed before and is not over is
-		// the victim's.
+		// Each attempt has a timeout of two seconds. After three seconds, the uncommitted claims from before
+		// the kill are the victim's.
 		tr.Kill(tr.Alive()[rand.N(len(tr.Alive()))], killGap)
 		tr.Serve()
 		gap := time.NewTimer(time.Until(next))
@@ -237,7 +237,7 @@ func randomKills(tr *trial) {
 	tr.awaitEmptyIndex()
 	v := tr.Conclude(time.Minute, 2*time.Minute)
 	if least := float64(rate) * span.Seconds() * 0.8; float64(v.Accepted) < least {
-		tr.Errorf("%d were accepted, %.0f were to be", v.Accepted, least)
+		tr.Errorf("%d were accepted, want at least %.0f", v.Accepted, least)
 	}
 	if tr.Claims.Faults < int(span/(10*time.Second)) || emptied < int(span/(20*time.Second)) {
 		tr.Errorf("%d kills and %d FLUSHALL are too few to show anything", tr.Claims.Faults, emptied)
@@ -248,11 +248,11 @@ func randomKills(tr *trial) {
 		&tr.Claims, report.Took, report.Again, v.Lateness)
 }
 
-// idleScripts is how many scripts a second an idle dispatcher may have Redis run: it asks once a second, and
-// looks after the index now and then.
+// idleScripts is how many scripts a second an idle dispatcher may run in Redis: it polls once a second, and
+// maintains the index now and then.
 const idleScripts = 3
 
-// idle leaves the dispatchers alone for a while: none of them may wake the others.
+// idle measures the dispatchers without load: none may wake another.
 func (tr *trial) idle() {
 	tr.Helper()
 	scripts := func() (n int) {
@@ -268,16 +268,15 @@ func (tr *trial) idle() {
 	}
 	const span = 5 * time.Second
 	before := scripts()
-	time.Sleep(span) // this is what is measured: nothing happens
+	time.Sleep(span) // the measured time: nothing happens
 	each := float64(scripts()-before) / span.Seconds() / float64(len(tr.Alive()))
-	tr.Remark("an idle dispatcher has Redis run %.2f scripts a second", each)
+	tr.Remark("an idle dispatcher runs %.2f scripts a second in Redis", each)
 	if each == 0 || each > idleScripts {
-		tr.Errorf("an idle dispatcher has Redis run %.2f scripts a second, more than %d", each, idleScripts)
+		tr.Errorf("an idle dispatcher runs %.2f scripts a second in Redis, more than %d", each, idleScripts)
 	}
 }
 
-// longKind is a callback whose receiver takes its time, in one of twenty lanes, so that many are in flight at
-// once.
+// longKind is a callback with a slow receiver, in one of twenty lanes, so that many are in flight at once.
 func (tr *trial) longKind(i int) harness.Submission {
 	s := tr.Numbered("long")(i)
 	s["policy"] = harness.Tiers("8s", "1s", "1s")
@@ -285,7 +284,7 @@ func (tr *trial) longKind(i int) harness.Submission {
 	return s
 }
 
-// killedInDrain kills a process that is draining: what is still in flight is as after any kill.
+// killedInDrain kills a process during its drain. The attempts in flight are recovered as after any kill.
 func killedInDrain(tr *trial) {
 	const took = 5 * time.Second
 	p := tr.ServeAll()
@@ -296,16 +295,16 @@ func killedInDrain(tr *trial) {
 	p.AwaitUnready(10 * time.Second)
 	tr.KillOne(p, took+2*time.Second)
 	if tr.Claims.Len() == 0 {
-		tr.Errorf("nothing was in flight: this shows nothing")
+		tr.Errorf("nothing was in flight, so the trial proves nothing")
 	}
 	v := tr.Conclude(2*time.Minute, 90*time.Second)
 	tr.Remark("%s; %d duplicates", &tr.Claims, v.Duplicates)
 }
 
-// poisonCrashes is how many claims in a row may end without a result, by the documentation.
+// poisonCrashes is how many claims in a row may end without a result, as documented.
 const poisonCrashes = 5
 
-// poisoned has one callback whose attempts kill the process each time, among others that are due at the same
+// poisoned has one callback whose attempts always kill the process, among others that are due at the same
 // moment.
 func poisoned(tr *trial) {
 	const failpoint = "before_send@/poison/"
@@ -362,7 +361,7 @@ func poisoned(tr *trial) {
 		v.Duplicates)
 }
 
-// deadAre expects callbacks of one kind to die, and all others to succeed.
+// deadAre expects the callbacks of one kind to die, and all others to succeed.
 func deadAre(kind string) func(ref string) string {
 	return func(ref string) string {
 		if strings.HasPrefix(ref, kind) {

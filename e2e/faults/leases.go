@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// stoppedPastLease stops one of two dispatchers inside a transaction, for longer than its leases and its
-// claims, and lets it go on: what it had claimed is the other's by then, and its results come too late.
+// stoppedPastLease stops one of two dispatchers inside a transaction, for longer than its leases and claims,
+// and then continues it. The other process has taken over its claims by then, so its results come too late.
 func stoppedPastLease(tr *trial) {
 	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
 		answer := harness.Usual(a)
@@ -28,8 +28,8 @@ func stoppedPastLease(tr *trial) {
 	at := tr.stop(zombie)
 	tr.Cleanup(func() { zombie.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then
 	tr.Take(at, 4*time.Second)
-	time.Sleep(time.Until(at.Add(31 * time.Second))) // the fault lasts, by the clock
-	tr.Eventually(30*time.Second, "the other process has all that it had claimed", tr.TakenUp)
+	time.Sleep(time.Until(at.Add(31 * time.Second))) // the fault lasts for a fixed time
+	tr.Eventually(30*time.Second, "the other process has taken over all its claims", tr.TakenUp)
 	stopped := time.Since(at)
 	tr.Check(zombie.Cmd.Process.Signal(syscall.SIGCONT))
 	tr.MarkFault()
@@ -38,7 +38,7 @@ func stoppedPastLease(tr *trial) {
 	report := ld.Finish()
 	tr.Settle(2 * time.Minute)
 	tr.awaitEmptyIndex()
-	// What it was about to write when it was stopped, it may write when it goes on.
+	// When the process continues it may still do the write it was about to do.
 	v := tr.Verdict(tr.Hit(judge.Bounds{Heal: time.Minute, AfterTerminal: tr.Claims.Len()}))
 	if v.Stale == 0 {
 		tr.Errorf("no attempt is marked stale")
@@ -47,40 +47,41 @@ func stoppedPastLease(tr *trial) {
 		stopped, &tr.Claims, v.Duplicates, stale, report.Took, v.Lateness)
 }
 
-// stop stops a process at a moment when PostgreSQL waits for it inside of a transaction.
+// stop stops a process while PostgreSQL waits for it inside a transaction.
 func (tr *trial) stop(p *harness.Process) (at time.Time) {
 	tr.Helper()
-	tr.Eventually(time.Minute, "it is stopped inside a transaction", func() error {
+	tr.Eventually(time.Minute, "the process is stopped inside a transaction", func() error {
 		p.AwaitMetric(time.Minute, "dispatcher_attempts_in_flight", 5)
 		at = time.Now()
 		tr.Check(p.Cmd.Process.Signal(syscall.SIGSTOP))
-		// Twice: a transaction of the other process ends meanwhile.
+		// Check twice: a transaction of the other process ends meanwhile.
 		for range 2 {
 			if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity
 				WHERE datname = current_database() AND state = 'idle in transaction'
 				AND state_change < clock_timestamp() - INTERVAL '50 milliseconds'`) > 0 {
 				return nil
 			}
-			time.Sleep(60 * time.Millisecond) // what state_change is compared with
+			time.Sleep(60 * time.Millisecond) // longer than the interval of the query
 		}
 		tr.Check(p.Cmd.Process.Signal(syscall.SIGCONT))
-		return errors.New("it was in none")
+		return errors.New("it was in no transaction")
 	})
 	return at
 }
 
-// heldFor is the timeout of what has the lock. A lock outlives its holder until the timeout and the margin
-// are over.
+// heldFor is the timeout of the callback that has the lock. The lock outlives a dead holder until the timeout
+// and the margin are over.
 const (
 	heldFor = 5 * time.Second
 	lockTTL = heldFor + harness.QuickMargin
 )
 
-// lockHolderKilled kills a process while its receiver works on the attempt that holds a lock, with others
-// waiting for it.
+// lockHolderKilled kills a process while its receiver works on the attempt that has a lock. Others wait for
+// the lock.
 func lockHolderKilled(tr *trial) {
 	const waiters = 10
-	tr.Receiver.AnswerFirst("holder", harness.Reply{After: heldFor - time.Second}) // it is dead by then
+	// The process is dead before this response.
+	tr.Receiver.AnswerFirst("holder", harness.Reply{After: heldFor - time.Second})
 	locked := func(kind string) func(int) harness.Submission {
 		return func(i int) harness.Submission {
 			s := tr.Numbered(kind)(i)
@@ -98,10 +99,11 @@ func lockHolderKilled(tr *trial) {
 	tr.AcceptEach(waiters, locked("waiter"))
 	tr.AcceptEach(20, tr.crashLike("0s"))
 	at := time.Now()
-	tr.KillOne(p, 3*time.Second) // what the other has in flight is answered in less
+	tr.KillOne(p, 3*time.Second) // the other process commits its attempts in less
 	tr.Conclude(2*time.Minute, 90*time.Second)
 	first, last := tr.firstAndLast(at)
-	// The first is due again by the holder's own lease or by a waiter's timer. Each wakes the next.
+	// The first waiter is due again when the holder's lease expires or its own timer ends. Each waiter wakes
+	// the next.
 	if limit := lockTTL + 15*time.Second; first == 0 || first > limit || last > limit+30*time.Second {
 		tr.Errorf("the waiters were sent %s to %s after the holder's death, want %s at most", first, last,
 			limit)
@@ -110,8 +112,8 @@ func lockHolderKilled(tr *trial) {
 		first, last)
 }
 
-// firstAndLast are when the waiters arrived, counted from a moment; what came before it does not
-// count.
+// firstAndLast returns when the first and the last waiter arrived, as times since from. It ignores earlier
+// arrivals.
 func (tr *trial) firstAndLast(from time.Time) (first, last time.Duration) {
 	var when []time.Duration
 	for _, a := range tr.Receiver.All() {
@@ -125,13 +127,14 @@ func (tr *trial) firstAndLast(from time.Time) (first, last time.Duration) {
 	return slices.Min(when), slices.Max(when)
 }
 
-// longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it: lease
-// and lock are extended before the dial, so that no other attempt begins meanwhile.
+// longerThanALease has receivers that take longer than a claim's lease, with a timeout that allows it. The
+// dispatcher extends lease and lock before the dial, so no other attempt starts meanwhile.
 func longerThanALease(tr *trial) {
 	const took = harness.QuickLease + 4*time.Second
 	tr.Receiver.AnswerKind("long", harness.Reply{After: took})
 	tr.ServeAll()
-	// Ten alone, and five pairs with one lock each: the second of a pair waits for the first.
+	// Ten callbacks without a lock, and five pairs with one lock key each: the second of a pair waits for the
+	// first.
 	tr.AcceptEach(20, func(i int) harness.Submission {
 		s := tr.longKind(i)
 		s["policy"] = harness.Tiers((2 * took).String(), "1s")
@@ -144,8 +147,8 @@ func longerThanALease(tr *trial) {
 	reaped := tr.sum("dispatcher_leases_reaped_total")
 	tr.Verdict(judge.Bounds{})
 	if reaped > 0 {
-		tr.Errorf("%v leases ran out", reaped)
+		tr.Errorf("%v leases expired", reaped)
 	}
-	tr.Remark("receivers took %s, the lease is %s: no lease ran out, nothing overlapped", took,
+	tr.Remark("receivers took %s, the lease is %s: no lease expired, nothing overlapped", took,
 		harness.QuickLease)
 }

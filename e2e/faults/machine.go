@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// everywhere opens one more address of the receiver that any host of 127.0.0.0/8 and port leads to, and
-// returns the port.
+// everywhere opens another address of the receiver, which every host of 127.0.0.0/8 reaches, and returns its
+// port.
 func (tr *trial) everywhere() string {
 	tr.Helper()
 	_, port, err := net.SplitHostPort(tr.Receiver.Listen(tr, "0.0.0.0:0"))
@@ -26,10 +26,10 @@ func (tr *trial) everywhere() string {
 	return port
 }
 
-// charges are what SQL says that callbacks with such a reference were charged and diverted.
+// charges are the numbers that SQL has for a group of callbacks.
 type charges struct{ callbacks, charged, diverted, failed int }
 
-// chargesOf counts over the callbacks whose ref begins with the prefix.
+// chargesOf counts the callbacks whose ref begins with the prefix.
 func (tr *trial) chargesOf(prefix string) (c charges) {
 	tr.Helper()
 	like := prefix + "%"
@@ -43,8 +43,8 @@ func (tr *trial) chargesOf(prefix string) (c charges) {
 	return c
 }
 
-// uncharged checks that trouble of our own cost these callbacks nothing: each was diverted at most, and
-// charged for its one success.
+// uncharged checks that a local fault cost these callbacks nothing: they were only diverted, and charged for
+// their one success.
 func (tr *trial) uncharged(prefix string) {
 	tr.Helper()
 	c := tr.chargesOf(prefix)
@@ -60,14 +60,14 @@ func (tr *trial) uncharged(prefix string) {
 	tr.Remark("callbacks %s…: %+v", prefix, c)
 }
 
-// noDescriptors leaves the process no file descriptor more, with many receivers that hang and many that do
-// not. Nothing can be connected to: what was to be sent is put off and not charged. Once there are
-// descriptors again all goes on.
+// noDescriptors leaves the process no free file descriptor, while some receivers hang and others respond. It
+// can open no connection, so its attempts are postponed and not charged. Once it has descriptors again,
+// everything goes on.
 func noDescriptors(tr *trial) {
 	const hosts, hanging = 200, 60
 	port := tr.everywhere()
 	tr.Receiver.AnswerKind("hang", harness.Reply{After: 5 * time.Second})
-	// Each receiver is another host, so that no connection can be used again.
+	// Each receiver is another host, so no connection can be reused.
 	to := func(kind string, net int) func(int) harness.Submission {
 		return func(i int) harness.Submission {
 			s := tr.Numbered(kind)(i)
@@ -79,17 +79,17 @@ func noDescriptors(tr *trial) {
 	p := tr.Serve()
 	tr.AcceptMany(hanging, to("hang", 1))
 	tr.AtLeast(30*time.Second, "receivers hang", hanging, tr.Receiver.InFlight)
-	// A few connections to the API, for the next requests.
+	// Open a few connections to the API, for the requests during the fault.
 	tr.Check(harness.AtOnce(8, 8, func(int) error {
 		_, err := p.ListAll(client.Filter{})
 		return err
 	}))
-	// Below what it has open: whatever it closes it cannot open again.
+	// The limit is below the number of open descriptors, so the process cannot reopen one that it closes.
 	tr.limitDescriptors(p, 16)
 	from := time.Now()
 	w := tr.watch(p)
 	tr.AcceptMany(hosts, to("during", 2))
-	time.Sleep(5 * time.Second) // the fault lasts, by the clock
+	time.Sleep(5 * time.Second) // the fault lasts for a fixed time
 	if c := tr.chargesOf("during"); c.charged > 0 {
 		tr.Errorf("%d attempts were charged without a file descriptor", c.charged)
 	}
@@ -124,20 +124,20 @@ func (tr *trial) limitDescriptors(p *harness.Process, n int) {
 	}
 }
 
-// noNames silences the only name server that the process knows. Callbacks to names wait for it, uncharged;
-// those to addresses notice nothing.
+// noNames silences the only name server of the process. Callbacks to host names are postponed and not
+// charged. Callbacks to addresses are unaffected.
 func noNames(tr *trial) {
 	ns := startNameServer(tr)
 	port := tr.everywhere()
 	tr.Launch(harness.Launch{Args: []string{"--workers", "128"}, Under: ns.program()})
-	// The name server and the receiver live in a test that may be short of time itself: neither is to be late
-	// by it.
+	// The name server and the receiver run in the test process, which may be slow. The timeout allows for
+	// that.
 	policy := harness.Tiers("6s", "1s", "1s")
 	shape := func(i int) harness.Submission {
 		s := tr.Numbered("address")(i)
 		if i%2 == 1 {
 			s = tr.Numbered("name")(i)
-			// Each is another host: an open connection needs no name.
+			// Each callback has another host, because an open connection needs no name.
 			s["url"] = fmt.Sprintf("http://m%d.shop.test:%s/plain/%d", i, port, i)
 		}
 		s["policy"] = policy
@@ -150,7 +150,7 @@ func noNames(tr *trial) {
 		}
 		ns.silent.Store(true)
 		from := time.Now()
-		time.Sleep(9 * time.Second) // the fault lasts, by the clock
+		time.Sleep(9 * time.Second) // the fault lasts for a fixed time
 		g := r.w.during(from, time.Now())
 		ns.silent.Store(false)
 		if g.accepts[http.StatusAccepted] == 0 || len(g.accepts) > 1 {
@@ -164,27 +164,26 @@ func noNames(tr *trial) {
 	if c.callbacks == 0 || c.charged != c.callbacks || c.failed > 0 || c.diverted > 0 {
 		tr.Errorf("callbacks to addresses are affected: %+v", c)
 	}
-	tr.Remark("%d callbacks to addresses, none affected; %d names asked", c.callbacks, v.Sends-c.callbacks)
+	tr.Remark("%d callbacks to addresses, none affected; %d sends to names", c.callbacks, v.Sends-c.callbacks)
 }
 
-// A nameServer answers every name with 127.0.0.1, over UDP, until it falls silent. It is the only one of the
-// processes that are run under its program.
+// A nameServer answers every name with 127.0.0.1 over UDP until it is silent. Processes under its program use
+// no other name server.
 type nameServer struct {
 	l       *trial
 	address string
-	silent  atomic.Bool // it reads questions and answers none
+	silent  atomic.Bool // true: it reads questions and sends no answer
 }
 
 // nameServers counts the addresses that were tried.
 var nameServers atomic.Uint32
 
-// startNameServer listens on port 53, which is the only one that a system's configuration can name, of an
-// address of its own.
+// startNameServer listens on port 53 of an unused address, because a resolv.conf cannot name another port.
 func startNameServer(tr *trial) *nameServer {
 	s := &nameServer{l: tr}
 	var conn net.PacketConn
 	for range 250 {
-		// No address is used twice: one that is closed at the moment may be a trial's all the same.
+		// No address is used twice. One that is free at the moment may still belong to a trial.
 		s.address = net.IPv4(127, 53, 53, byte(1+nameServers.Add(1)%250)).String()
 		var err error
 		conn, err = net.ListenPacket("udp4", net.JoinHostPort(s.address, "53"))
@@ -204,7 +203,7 @@ func startNameServer(tr *trial) *nameServer {
 	return s
 }
 
-// program runs a process that sees a resolv.conf of its own, with this name server alone.
+// program runs a process with its own resolv.conf, which names only this name server.
 func (s *nameServer) program() []string {
 	s.l.Helper()
 	file := filepath.Join(s.l.TempDir(), "resolv.conf")
@@ -212,7 +211,7 @@ func (s *nameServer) program() []string {
 	return []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/resolv.conf && exec "$@"`, file}
 }
 
-// serve answers until the connection is closed.
+// serve answers questions until the connection is closed.
 func (s *nameServer) serve(conn net.PacketConn) {
 	buffer := make([]byte, 1500)
 	for {
@@ -221,13 +220,13 @@ func (s *nameServer) serve(conn net.PacketConn) {
 			return
 		}
 		if reply := answer(buffer[:n]); reply != nil && !s.silent.Load() {
-			conn.WriteTo(reply, from) // the resolver asks again
+			conn.WriteTo(reply, from) // without this reply the resolver repeats its question
 		}
 	}
 }
 
-// answer makes the reply to one question (RFC 1035 §4.1): its header, the question itself, for an address one
-// record.
+// answer builds the reply to one question (RFC 1035 §4.1): the header, the question, and one record if it is
+// for an IPv4 address.
 func answer(question []byte) []byte {
 	const header, typeA = 12, 1
 	end := header
@@ -238,7 +237,7 @@ func answer(question []byte) []byte {
 	if end > len(question) {
 		return nil
 	}
-	// an answer, with recursion
+	// An answer, with recursion.
 	reply := []byte{question[0], question[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}
 	reply = append(reply, question[header:end]...)
 	if question[end-3] == typeA {
@@ -248,13 +247,13 @@ func answer(question []byte) []byte {
 	return reply
 }
 
-// memoryOfFloods is by how much answers without an end may grow a process. Each of 512 in flight may have 64
-// KiB of head and of body, and a starved collector leaves as much again. A process that kept what is sent
-// would take more than one answer, 400 MB.
+// memoryOfFloods is the allowed growth of a process by responses without an end. Each of 512 attempts in
+// flight may use 64 KiB for the head and as much for the body, and a late garbage collection doubles that. A
+// process that kept whole responses would need 400 MB for a single one.
 const memoryOfFloods = 256 << 20
 
-// flooded has receivers that answer with hundreds of megabytes, with a head that never ends, and with a body
-// that never ends.
+// flooded has receivers that respond with hundreds of megabytes, with an endless head, and with an endless
+// body.
 func flooded(tr *trial) {
 	body := strings.Repeat("SUCCESS ", 1<<17) // a megabyte
 	tr.Receiver.Answer(func(a *harness.Arrival) harness.Reply {
@@ -277,8 +276,9 @@ func flooded(tr *trial) {
 	tr.AcceptEach(n, func(i int) harness.Submission {
 		s := tr.Numbered(kinds[i%4])(i)
 		s["policy"] = harness.Tiers("5s", "500ms")
-		// 63 is odd, so that each lane has all kinds. A lane of endless heads alone gets no answer: on a busy
-		// machine, where 20 attempts take over 10 s, its breaker opens and lets one attempt pass in 15 s.
+		// 63 is odd, so each lane has all kinds. A lane with only endless heads would get no response: on a
+		// busy machine, where 20 attempts take over 10 s, its breaker would open and allow one attempt in 15
+		// s.
 		s["lane"] = fmt.Sprint("lane-", i%63)
 		return s
 	})
@@ -288,13 +288,13 @@ func flooded(tr *trial) {
 	if peak-before > memoryOfFloods {
 		tr.Errorf("the process grew from %s to %s", harness.Megabytes(before), harness.Megabytes(peak))
 	}
-	// A head without an end is no answer; the status is one, whatever follows it.
+	// A response with an endless head counts as none. With an endless body, the status decides.
 	tr.Verdict(judge.Bounds{Expect: deadAre("head")})
 	tr.Remark("%d answers of 400 MB, endless bodies and endless heads: resident memory %s before, %s at most",
 		n*3/4, harness.Megabytes(before), harness.Megabytes(peak))
 }
 
-// endlessly writes the text so many times, or until the sender hangs up.
+// endlessly writes the text up to `times` times, until the client closes the connection.
 func endlessly(w http.ResponseWriter, text string, times int) {
 	w.WriteHeader(http.StatusOK)
 	for range times {
@@ -304,11 +304,11 @@ func endlessly(w http.ResponseWriter, text string, times int) {
 	}
 }
 
-// endlessHead writes header fields until the sender hangs up.
+// endlessHead writes header fields until the client closes the connection.
 func endlessHead(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return // the judge then sees an unexpected answer
+		return // the judge then finds an unexpected response
 	}
 	defer conn.Close()
 	text := "HTTP/1.1 200 OK\r\n"

@@ -15,67 +15,64 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// What upstreams say of an order, and what is asked of it.
+// Responses of an upstream about an order.
 const (
 	processing = `{"trade_state":"PROCESSING"}`
 	succeeded  = `{"trade_state":"SUCCESS","paid":10000}`
 )
 
-// An order is one that an upstream is asked about and a merchant is told of: a trial whose recorder is both,
-// at /ask/REF and at /told/REF.
+// order is a poll about an order, with a result callback for the merchant. The trial's receiver is both: the
+// upstream at /poll/REF and the merchant at /result/REF.
 func (tr *trial) order(ref string, tiers ...string) harness.Submission {
 	return harness.Submission{
-		"ref": ref, "topic": "order.ask", "request": harness.Submission{"url": tr.Receiver.URL + "/ask/" +
-			ref,
-			"payload": harness.Payload(ref)},
+		"ref": ref, "topic": "order.poll",
+		"request": harness.Submission{
+			"url": tr.Receiver.URL + "/poll/" + ref, "payload": harness.Payload(ref)},
 		"policy": harness.Tiers("1s", tiers...), "until": harness.Finals(),
 		"context": harness.Submission{"shop": 7},
-		"lane":    "ask-" + ref,
-		"on_result": harness.Submission{"url": tr.Receiver.URL + "/told/" + ref, "topic": "order.told",
-			"policy": harness.Tiers("1s", "200ms", "1s", "1s"), "lane": "told-" + ref},
+		"lane":    "poll-" + ref,
+		"on_result": harness.Submission{"url": tr.Receiver.URL + "/result/" + ref, "topic": "order.result",
+			"policy": harness.Tiers("1s", "200ms", "1s", "1s"), "lane": "result-" + ref},
 	}
 }
 
-// An upstream says PROCESSING of its order four times, and then SUCCESS. It is the script of a trial's
-// recorder.
+// An upstream answers PROCESSING four times and then SUCCESS. It is the script of a trial's receiver.
 type upstream struct {
-	mu   sync.Mutex
-	said time.Time // when it first said SUCCESS
+	mu        sync.Mutex
+	successAt time.Time // when it first answered SUCCESS
 }
 
 func (u *upstream) answer(a *harness.Arrival) harness.Reply {
-	asked := strings.HasPrefix(a.Path, "/ask/")
-	if asked && a.Nth < 5 {
+	polled := strings.HasPrefix(a.Path, "/poll/")
+	if polled && a.Nth < 5 {
 		return harness.Reply{Body: processing}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if asked && u.said.IsZero() {
-		u.said = time.Now()
+	if polled && u.successAt.IsZero() {
+		u.successAt = time.Now()
 	}
 	return harness.Reply{Body: succeeded}
 }
 
-// saidSuccess is when it first said SUCCESS; zero: it has not yet.
-func (u *upstream) saidSuccess() time.Time {
+// firstSuccess returns when it first answered SUCCESS; zero: not yet.
+func (u *upstream) firstSuccess() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.said
+	return u.successAt
 }
 
-// fiveTiers lead to five requests and no more.
+// fiveTiers lead to exactly five requests.
 var fiveTiers = []string{"100ms", "150ms", "200ms", "100ms"}
 
-// judgePoll holds the poll of an order against what its one result says. What was asked and told how often is
-// the verdict's.
+// judgePoll compares the poll of an order with its result callback. The verdict checks the number of sends.
 func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	p, err := c.Poll(tr.Context(), id)
 	tr.Check(err)
 	if p.State != client.Succeeded || p.Reason != client.ReasonSuccess || p.Poll.Outcome != "success" ||
 		p.AttemptCount > 5 || tr.Receiver.Times(id) < 5 {
-		tr.Errorf("%s is %s, %s, with the outcome %q after %d attempts; it was asked about %d times", ref,
-			p.State,
-			p.Reason, p.Poll.Outcome, p.AttemptCount, tr.Receiver.Times(id))
+		tr.Errorf("%s is %s, %s, with the outcome %q after %d attempts; the upstream got %d requests", ref,
+			p.State, p.Reason, p.Poll.Outcome, p.AttemptCount, tr.Receiver.Times(id))
 	}
 	all, err := c.ListAll(client.Filter{})
 	tr.Check(err)
@@ -83,33 +80,32 @@ func (tr *trial) judgePoll(c *harness.Client, up *upstream, ref, id string) {
 	if len(all) != 2 || result.ID != p.Poll.ResultCallbackID || result.State != client.Succeeded {
 		tr.Fatalf("want the poll and its result %s, which has succeeded: %+v", p.Poll.ResultCallbackID, all)
 	}
-	// Milliseconds are cut off.
-	if said := up.saidSuccess(); said.IsZero() || result.CreatedAt.Before(said.Add(-2*time.Millisecond)) {
-		tr.Errorf("the result of %s was made at %s, and its upstream said SUCCESS at %s", ref,
-			result.CreatedAt,
-			said)
+	// The API cuts times to milliseconds.
+	if at := up.firstSuccess(); at.IsZero() || result.CreatedAt.Before(at.Add(-2*time.Millisecond)) {
+		tr.Errorf("the result of %s was created at %s, and its upstream answered SUCCESS at %s", ref,
+			result.CreatedAt, at)
 	}
 	payload, err := c.Payload(tr.Context(), result.ID)
 	tr.Check(err)
-	var told client.PollResult
-	if err := json.Unmarshal(payload.Body, &told); err != nil || told.PollID != id || told.Ref != ref ||
-		told.Outcome != "success" || told.Reason != "success" || told.Polls != p.AttemptCount ||
-		told.Last == nil ||
-		told.Last.StatusCode != 200 || told.Last.Body != succeeded || string(told.Context) != `{"shop":7}` {
-		tr.Errorf("the result of %s says %s, %v", ref, payload.Body, err)
+	var got client.PollResult
+	if err := json.Unmarshal(payload.Body, &got); err != nil || got.PollID != id || got.Ref != ref ||
+		got.Outcome != "success" || got.Reason != "success" || got.Polls != p.AttemptCount ||
+		got.Last == nil ||
+		got.Last.StatusCode != 200 || got.Last.Body != succeeded || string(got.Context) != `{"shop":7}` {
+		tr.Errorf("the result of %s is %s, %v", ref, payload.Body, err)
 	}
 }
 
-// The failpoints between the accept of a poll and its end, in order: those of the accept, and those of a
-// request until it is made, and after.
+// The failpoints between the accept of a poll and its end, in order: those of the accept, those before a
+// request, and those after it.
 var (
 	acceptSteps = []string{"before_accept_commit", "after_accept_commit", "after_enqueue"}
 	askSteps    = []string{"after_claim", "after_lock", "after_stamp", "before_send"}
 	askedSteps  = []string{"after_send", "before_result_commit", "after_result_commit", "after_settle"}
 )
 
-// A pollKill is a poll of an order whose dispatcher is killed at a step of one of its five requests; request
-// 6 is that of its result.
+// A pollKill kills the dispatcher of a poll at a step of one of its five requests. Request 6 is that of the
+// result callback.
 type pollKill struct {
 	failpoint string
 	request   int
@@ -117,10 +113,11 @@ type pollKill struct {
 
 func (k pollKill) ref() string { return fmt.Sprintf("%s-%d", k.failpoint, k.request) }
 
-// pollKills are each step of each request, or in the small size of the last one and of the result.
+// pollKills are all steps of all requests. In the small size, they are those of the last request and of the
+// result.
 func pollKills() (kills []pollKill) {
 	for _, failpoint := range acceptSteps {
-		// it is accepted once; its result is accepted with its end
+		// The poll is accepted once; its result is accepted together with its end.
 		kills = append(kills, pollKill{failpoint, 1})
 	}
 	for _, failpoint := range slices.Concat(askSteps, askedSteps) {
@@ -131,15 +128,14 @@ func pollKills() (kills []pollKill) {
 	return kills
 }
 
-// A dispatcher that asks about an order is killed at each step between accepting it and telling the merchant,
-// and another one goes on: the merchant is told once, of what the upstream has said, and not before it has
-// said it.
+// A dispatcher is killed at each step between the accept of a poll and the result callback, and another one
+// goes on. The merchant gets one result, with the upstream's answer, and not before that answer.
 func TestAPollKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for _, c := range harness.BothEnds {
 		t.Run(c.String(), func(t *testing.T) {
 			began := time.Now()
-			shared := harness.NewBackend(t, c) // its Redis is that of all, each with a prefix of its own
+			shared := harness.NewBackend(t, c) // all share its Redis, each with its own prefix
 			kills := pollKills()
 			victims := make([]*pollVictim, len(kills))
 			for i, k := range kills {
@@ -156,8 +152,8 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 				v.UseBackend(b)
 				victims[i] = v
 			}
-			// What the dead had claimed is claimed again when that has run out. All of them die first, so
-			// that this is waited for once.
+			// The claims of dead processes must expire first. All of them die first, so that the test waits
+			// only once.
 			for _, phase := range []struct {
 				name string
 				do   func(*pollVictim)
@@ -175,17 +171,15 @@ func TestAPollKilledAtEveryStep(t *testing.T) {
 			for _, v := range victims {
 				hits, asked = hits+v.Claims.Len(), asked+v.Receiver.Count()
 			}
-			t.Logf("%s: %d polls killed at %d steps, %d of them found claimed by the kill; %d requests in "+
-				"all, %d "+
-				"more than without a fault; %s",
-				c, len(victims), len(acceptSteps)+len(askSteps)+len(askedSteps), hits, asked,
-				asked-6*len(victims),
+			t.Logf("%s: %d polls killed at %d steps, %d of them claimed at the kill; %d requests in all, %d "+
+				"more than without a fault; %s", c, len(victims),
+				len(acceptSteps)+len(askSteps)+len(askedSteps), hits, asked, asked-6*len(victims),
 				time.Since(began).Round(10*time.Millisecond))
 		})
 	}
 }
 
-// A pollVictim is a trial with the one poll that a kill is about.
+// A pollVictim is a trial with one poll and one kill.
 type pollVictim struct {
 	*trial
 	pollKill
@@ -193,17 +187,16 @@ type pollVictim struct {
 	id string
 }
 
-// as has the trial go on under another test. What it had open beside the program is closed with the test
-// before.
+// as continues the trial under another test. The connections of the trial close with the test that opened
+// them.
 func (v *pollVictim) as(t *testing.T) *pollVictim {
 	v.trial = &trial{Trial: &harness.Trial{T: t, Title: v.Title, Backend: v.Backend, Receiver: v.Receiver,
-		Args:  v.Args,
-		Times: v.Times, Accepted: v.Accepted, Claims: v.Claims}}
+		Args: v.Args, Times: v.Times, Accepted: v.Accepted, Claims: v.Claims}}
 	return v
 }
 
-// ask hands the poll over, for the first time or again, and notes its id.
-func (v *pollVictim) ask(p *harness.Process) error {
+// submit submits the poll, for the first time or again, and notes its id.
+func (v *pollVictim) submit(p *harness.Process) error {
 	s := v.order(v.ref(), fiveTiers...)
 	s["idempotency_key"], s["lock_key"] = "key-"+v.ref(), "lock-"+v.ref()
 	cb, err := p.Submit(s)
@@ -214,18 +207,18 @@ func (v *pollVictim) ask(p *harness.Process) error {
 	return err
 }
 
-// die has the poll accepted by a process that kills itself, and looks at what that leaves.
+// die lets a process accept the poll and kill itself, and checks what that leaves.
 func (v *pollVictim) die() {
 	failpoint := fmt.Sprintf("%s:%d", v.failpoint, v.request)
-	v.Backend.SkipReconciliation("another test goes on with it")
+	v.Backend.SkipReconciliation("the next phase continues this trial")
 	p := v.ServeUntil(failpoint)
-	if err := v.ask(p); err != nil {
-		// its first request may be as quick as the answer
-		v.Logf("it was handed over and not answered: %v", err)
+	if err := v.submit(p); err != nil {
+		// The failpoint of the first request may come before the response.
+		v.Logf("submitted without a response: %v", err)
 	}
 	v.Die(p, time.Minute, 0)
 
-	// Its end and its result are one commit.
+	// The end of the poll and its result are one commit.
 	var state string
 	var polls, ended int
 	v.Check(v.Database().QueryRowContext(v.Context(), `SELECT count(*), coalesce(max(state), ''),
@@ -234,12 +227,11 @@ func (v *pollVictim) die() {
 		WHERE ref = $1 AND kind = 'poll'`, v.ref()).Scan(&polls, &state, &ended))
 	results := v.sqlCount(`SELECT count(*) FROM callbacks JOIN requests USING (project, id)
 		WHERE ref = $1 AND kind <> 'poll'`, v.ref())
-	said := !v.up.saidSuccess().IsZero()
-	if polls > 1 || results != ended || results > 0 && !said ||
-		said != (v.request == 6 || v.request == 5 && slices.Contains(askedSteps, v.failpoint)) {
-		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has said SUCCESS: %t", failpoint,
-			polls,
-			state, results, said)
+	succeeded := !v.up.firstSuccess().IsZero()
+	if polls > 1 || results != ended || results > 0 && !succeeded ||
+		succeeded != (v.request == 6 || v.request == 5 && slices.Contains(askedSteps, v.failpoint)) {
+		v.Errorf("killed at %s: %d polls, %s, with %d results; the upstream has answered SUCCESS: %t",
+			failpoint, polls, state, results, succeeded)
 	}
 	if uncommitted := v.failpoint == acceptSteps[0]; slices.Contains(acceptSteps, v.failpoint) &&
 		uncommitted != (polls == 0) {
@@ -247,25 +239,25 @@ func (v *pollVictim) die() {
 	}
 }
 
-// goOn starts another process, hands over what was not answered, and judges how it all ended.
+// goOn starts another process, submits the poll again if it had no response, and judges its end.
 func (v *pollVictim) goOn() {
 	if v.Claims.Faults == 0 {
-		v.Fatal("it did not come to the kill")
+		v.Fatal("the process was not killed")
 	}
 	v.Backend.SkipReconciliation("")
 	p := v.Serve()
 	if v.id == "" {
-		v.Check(v.ask(p))
+		v.Check(v.submit(p))
 	}
 	v.Settle(2 * time.Minute)
-	v.Accounted(judge.Bounds{SharedRefs: true}) // the result has the poll's
+	v.Accounted(judge.Bounds{SharedRefs: true}) // the result has the poll's ref
 	v.judgePoll(p.Client, v.up, v.ref(), v.id)
 }
 
-// costLimit is how much more heap an open poll may take than an open callback.
+// costLimit is the allowed ratio of the heap of an open poll to that of an open callback.
 const costLimit = 1.25
 
-// Open polls are kept as open callbacks are: after a restart they take no more memory.
+// Open polls take as much memory after a restart as open callbacks.
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	mostlyWaits(t)
 	n := sized(10_000, 30_000, 100_000)
@@ -283,8 +275,8 @@ func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	}
 }
 
-// heapOfOpen is how many bytes of its heap a dispatcher uses after a restart with n of a shape open in its
-// index.
+// heapOfOpen returns the bytes of heap that a dispatcher uses after a restart with n open callbacks of a
+// shape in its index.
 func heapOfOpen(t *testing.T, n int, shape func(*trial, int) harness.Submission) int {
 	t.Helper()
 	tr := newTrial(t, "open polls")

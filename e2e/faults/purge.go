@@ -7,9 +7,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// purged accepts callbacks of which every tenth stays open across a purge and needs its payload afterwards:
-// its first attempt fails, and its tier is longer than the minute until the purge. A row that is gone must
-// have been seen terminal before. What remains is judged as ever.
+// purged accepts callbacks. Every tenth stays open across a purge and needs its payload afterwards: its first
+// attempt fails, and its tier is longer than the minute until the purge. Each row that is gone must have been
+// terminal before. The judge checks the rows that remain.
 func purged(tr *trial) {
 	tr.Backend.SkipReconciliation("retention removes callbacks")
 	tr.Receiver.AnswerFirst("later", harness.Reply{Status: 500})
@@ -22,8 +22,8 @@ func purged(tr *trial) {
 		s["policy"] = harness.Tiers("2s", "65s", "1s")
 		return s
 	})
-	// The tier of every tenth ends after many purges. Ends are looked for more often than retention lets one
-	// go.
+	// The tier of every tenth ends after many purges. The loop reads the ends more often than retention
+	// removes a row.
 	loaded, deadline := time.Now().Add(25*time.Second), time.Now().Add(4*time.Minute)
 	succeeded := map[string]bool{}
 	for finished := false; ; {
@@ -42,13 +42,13 @@ func purged(tr *trial) {
 		if finished && open == 0 {
 			break
 		}
-		time.Sleep(2 * time.Second) // a poll that looks at every row
+		time.Sleep(2 * time.Second) // a query over all rows
 	}
 	payloads, callbacks := tr.sum(purgedMetric, `what="payload"`), tr.sum(purgedMetric, `what="callback"`)
 	for _, p := range tr.Alive() {
-		p.Exit(time.Minute) // nothing is purged any more while it is judged
+		p.Exit(time.Minute) // stops the purges before the judge reads the rows
 	}
-	// One that was never seen to have succeeded is not among those that may be gone: the judge finds it lost.
+	// Only callbacks that were seen as succeeded may be gone. The judge counts any other missing one as lost.
 	gone, there := map[string]bool{}, tr.inSQL()
 	for _, a := range tr.Accepted {
 		if !there[a.ID] && succeeded[a.ID] {
@@ -59,10 +59,10 @@ func purged(tr *trial) {
 	if payloads == 0 || callbacks == 0 || len(gone) == 0 {
 		tr.Errorf("%v payloads and %v callbacks were purged, %d are gone", payloads, callbacks, len(gone))
 	}
-	tr.Remark("%d accepted, %v payloads and %v callbacks purged meanwhile: each that is gone (%d) had "+
-		"succeeded before, each that is there arrived as it was accepted; lateness %s",
+	tr.Remark("%d accepted, %v payloads and %v callbacks purged meanwhile: the %d that are gone had "+
+		"succeeded before, the rest arrived as accepted; lateness %s",
 		v.Accepted, payloads, callbacks, len(gone), v.Lateness)
 }
 
-// purgedMetric counts what retention has removed.
+// purgedMetric counts the rows that retention has removed.
 const purgedMetric = "dispatcher_purged_total"

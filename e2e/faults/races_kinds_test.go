@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// raceLead bounds how long before it is due an attempt may be claimed, and be in flight for SQL.
-const raceLead = 50 * time.Millisecond
+// racePrefetch is how long before its due time SQL may already have an attempt claimed and in flight.
+const racePrefetch = 50 * time.Millisecond
 
 // Outcomes of a cancel.
 const (
@@ -22,8 +22,9 @@ const (
 	alreadyOver      = "already succeeded"
 )
 
-// cancelKind cancels by id, or by the reference with what has ended, as a timer is canceled because what it
-// waits for has happened: no order is both closed and paid without the answer saying so.
+// cancelKind cancels by id, or by reference including finished callbacks, as a caller cancels a timer after
+// the awaited event. The response must match what happened: no order may be both closed and paid unless the
+// response says so.
 var cancelKind = contestKind{
 	name:     "cancel",
 	outcomes: []string{canceledUnsent, canceledBetween, tooLateSucceeded, tooLateFailed, alreadyOver},
@@ -37,24 +38,24 @@ var cancelKind = contestKind{
 	},
 	judge: func(a *arena, c *contest) (string, string) {
 		if !c.byRef() {
-			return c.fates[0].canceled(reading[client.CancelResult](a, c.said[0].Body), c.said[0])
+			return c.records[0].canceled(reading[client.CancelResult](a, c.responses[0].Body), c.responses[0])
 		}
-		given := reading[struct{ Data []client.CancelResult }](a, c.said[0].Body)
+		given := reading[struct{ Data []client.CancelResult }](a, c.responses[0].Body)
 		if len(given.Data) != 1 {
 			return "", fmt.Sprintf("%d are named", len(given.Data))
 		}
-		return c.fates[0].canceled(given.Data[0], c.said[0])
+		return c.records[0].canceled(given.Data[0], c.responses[0])
 	},
 }
 
-// byRef says whether a cancel is one by reference.
+// byRef reports whether the contest cancels by reference.
 func (c *contest) byRef() bool { return c.n/16%2 == 0 }
 
-// canceled holds a cancel's answer against what happened.
-func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong string) {
+// canceled compares the response of a cancel with what happened.
+func (s *record) canceled(given client.CancelResult, resp response) (outcome, wrong string) {
 	was, made := &given.Callback, len(s.arrivals)
 	if was.ID != s.ID {
-		return "", fmt.Sprintf("asked for %s, answered with %s", s.ID, was.ID)
+		return "", fmt.Sprintf("canceled %s, the response is about %s", s.ID, was.ID)
 	}
 	switch given.Result {
 	case "canceled":
@@ -65,10 +66,10 @@ func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong 
 		switch {
 		case was.State != "canceled" || was.Reason != "requested" || s.State != "canceled" ||
 			s.Reason != "requested":
-			wrong = fmt.Sprintf("said to be %s %s, and is %s %s", was.State, was.Reason, s.State, s.Reason)
+			wrong = fmt.Sprintf("reported as %s %s, and is %s %s", was.State, was.Reason, s.State, s.Reason)
 		case was.AttemptCount != made:
 			wrong = fmt.Sprintf("canceled after %d attempts, and %d arrived", was.AttemptCount, made)
-		case s.after(said.ended) > 0:
+		case s.after(resp.ended) > 0:
 			wrong = "it arrived after it was canceled"
 		}
 	case "too_late":
@@ -78,7 +79,7 @@ func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong 
 		}
 		switch {
 		case was.State != "attempting":
-			wrong = "too late, and said to be " + string(was.State)
+			wrong = "too late, and reported as " + string(was.State)
 		case made > was.AttemptCount+1:
 			wrong = fmt.Sprintf("attempt %d was in flight, and %d arrived", was.AttemptCount+1, made)
 		case s.State != "succeeded" && (s.State != "canceled" || s.Reason != "requested"):
@@ -88,8 +89,8 @@ func (s *fate) canceled(given client.CancelResult, said spoken) (outcome, wrong 
 		outcome = alreadyOver
 		switch {
 		case was.State != s.State || s.State != "succeeded":
-			wrong = fmt.Sprintf("said to be %s, and is %s", was.State, s.State)
-		case was.AttemptCount != made || s.after(said.ended) > 0:
+			wrong = fmt.Sprintf("reported as %s, and is %s", was.State, s.State)
+		case was.AttemptCount != made || s.after(resp.ended) > 0:
 			wrong = fmt.Sprintf("it was over after %d attempts, and %d arrived", was.AttemptCount, made)
 		}
 	default:
@@ -107,7 +108,8 @@ const (
 	refusedLate  = "a version between them came late"
 )
 
-// supersedeKind accepts a newer version of a callback; of every second one two newer ones at once.
+// supersedeKind accepts a newer version of a callback. Every second contest accepts two newer versions at
+// once.
 var supersedeKind = contestKind{
 	name:     "supersede",
 	outcomes: []string{olderUnsent, olderBetween, olderMeant, olderOver, refusedLate},
@@ -121,7 +123,7 @@ var supersedeKind = contestKind{
 	judge: judgeSupersede,
 }
 
-// version is a version of what a contest is about, which goes to a path of its own.
+// version returns a version of the contest's callback, with its own path.
 func (a *arena) version(c *contest, v int) harness.Submission {
 	s := a.base(c)
 	s["topic"], s["supersede"], s["version"] = "race.order", true, v
@@ -131,34 +133,34 @@ func (a *arena) version(c *contest, v int) harness.Submission {
 	return s
 }
 
-// judgeSupersede wants the newest to be delivered once, and of the older ones nothing that began after it was
-// accepted.
+// judgeSupersede requires that the newest version is delivered once, and that no attempt of an older one
+// began after the newest was accepted.
 func judgeSupersede(a *arena, c *contest) (string, string) {
-	said, given := map[string]spoken{}, map[string]client.Callback{}
+	byID, given := map[string]response{}, map[string]client.Callback{}
 	newest := client.Callback{}
-	for _, s := range c.said {
+	for _, s := range c.responses {
 		v := reading[client.Callback](a, s.Body)
-		said[v.ID], given[v.ID] = s, v
+		byID[v.ID], given[v.ID] = s, v
 		if newest.Version == nil || *v.Version > *newest.Version {
 			newest = v
 		}
 	}
 	outcome := ""
-	for i, s := range c.fates {
+	for i, s := range c.records {
 		switch {
 		case s.ID == newest.ID:
 			if newest.State != "scheduled" || s.State != "succeeded" {
-				return "", fmt.Sprintf("the newest was answered %s, and is %s", newest.State, s.State)
+				return "", fmt.Sprintf("the newest was reported as %s, and is %s", newest.State, s.State)
 			}
 		case i > 0 && given[s.ID].State == "canceled":
-			// It came after the newer one had been committed.
+			// It came after the commit of a newer version.
 			outcome = refusedLate
 			if given[s.ID].Reason != "superseded" || s.Reason != "superseded" || len(s.arrivals) > 0 {
 				return outcome, fmt.Sprintf("accepted as canceled, %s; it is %s %s and arrived %d times",
 					given[s.ID].Reason, s.State, s.Reason, len(s.arrivals))
 			}
 		default:
-			how, wrong := s.superseded(said[newest.ID])
+			how, wrong := s.superseded(byID[newest.ID])
 			if wrong != "" {
 				return how, wrong
 			}
@@ -170,8 +172,8 @@ func judgeSupersede(a *arena, c *contest) (string, string) {
 	return outcome, ""
 }
 
-// superseded says what became of an older version.
-func (s *fate) superseded(newer spoken) (outcome, wrong string) {
+// superseded judges an older version.
+func (s *record) superseded(newer response) (outcome, wrong string) {
 	if s.State != "succeeded" && (s.State != "canceled" || s.Reason != "superseded") {
 		return "", fmt.Sprintf("an older one ended %s %s", s.State, s.Reason)
 	}
@@ -179,10 +181,9 @@ func (s *fate) superseded(newer spoken) (outcome, wrong string) {
 		return "", fmt.Sprintf("an older one arrived %d times after the newer was accepted", n)
 	}
 	for _, at := range s.attempts {
-		if at.DueAt.After(newer.ended.Add(raceLead)) {
+		if at.DueAt.After(newer.ended.Add(racePrefetch)) {
 			return "", fmt.Sprintf("attempt %d of an older one was due %s after the newer was accepted",
-				at.Number,
-				at.DueAt.Sub(newer.ended))
+				at.Number, at.DueAt.Sub(newer.ended))
 		}
 	}
 	switch {
@@ -205,9 +206,9 @@ const (
 	refusedOver    = "409 terminal"
 )
 
-// mendKind changes address and headers, of every second one to another host. Some have one attempt only,
-// which fails: they are dead after it.
-var mendKind = contestKind{
+// editKind changes the URL and the headers, of every second callback to another host. Some have a single
+// attempt, which fails, so they are dead after it.
+var editKind = contestKind{
 	name:     "patch",
 	outcomes: []string{changedFirst, changedBetween, changedDead, refusedInWork, refusedOver},
 	entry: func(a *arena, c *contest) harness.Submission {
@@ -216,22 +217,22 @@ var mendKind = contestKind{
 			s["policy"] = harness.Tiers("10s")
 		}
 		if c.n%8 == 5 {
-			s["lane"] = fmt.Sprint("own-", c.n%16) // which it stays in wherever it goes
+			s["lane"] = fmt.Sprint("own-", c.n%16) // a PATCH of the URL does not change an explicit lane
 		}
 		return s
 	},
 	calls: func(a *arena, c *contest) []call {
 		return []call{{http.MethodPatch, "/v1/callbacks/" + c.ids[0], harness.Submission{
-			"url": a.mended(c), "headers": harness.Submission{"X-Edit": "new"}, "reason": "a race"}}}
+			"url": a.editedURL(c), "headers": harness.Submission{"X-Edit": "new"}, "reason": "a race"}}}
 	},
-	judge: judgeMend,
+	judge: judgeEdit,
 }
 
-// dies says whether the first attempt is the only one, and fails.
+// dies reports whether the first attempt is the only one, and fails.
 func (c *contest) dies() bool { return c.n%8 == 3 }
 
-// mended is where a PATCH sends it.
-func (a *arena) mended(c *contest) string {
+// editedURL is the URL after the PATCH.
+func (a *arena) editedURL(c *contest) string {
 	to := a.near.URL
 	if c.n/8%2 == 1 {
 		to = a.far.URL
@@ -240,28 +241,27 @@ func (a *arena) mended(c *contest) string {
 		1)
 }
 
-// changed names the outcome of a change, of which it holds against what happened all that does not depend on
-// what was changed: k is how many attempts had been made at the change; -1: it was refused.
+// changed returns the outcome of a change, and checks everything that does not depend on what was changed. k
+// is the number of attempts before the change; -1: it was refused.
 func (a *arena) changed(c *contest) (k int, outcome, wrong string) {
-	said, s := &c.said[0], c.fates[0]
-	if said.refusal != nil {
-		outcome = fmt.Sprint(said.refusal.Status, " ", said.refusal.Code)
+	resp, s := &c.responses[0], c.records[0]
+	if resp.refusal != nil {
+		outcome = fmt.Sprint(resp.refusal.Status, " ", resp.refusal.Code)
 	}
 	switch {
-	case outcome == refusedOver && (s.State != "succeeded" || s.after(said.ended) > 0):
-		return -1, outcome, fmt.Sprintf("it is %s, and arrived %d times more", s.State, s.after(said.ended))
+	case outcome == refusedOver && (s.State != "succeeded" || s.after(resp.ended) > 0):
+		return -1, outcome, fmt.Sprintf("it is %s, and arrived %d times more", s.State, s.after(resp.ended))
 	case outcome == refusedInWork && len(s.arrivals) == 0:
 		return -1, outcome, "it was never attempted"
 	case outcome != "":
 		return -1, outcome, ""
 	}
-	given := reading[client.Callback](a, said.Body)
+	given := reading[client.Callback](a, resp.Body)
 	k = given.AttemptCount
 	switch {
 	case given.State == "dead" && (s.State != "dead" || len(s.arrivals) != k):
 		return k, changedDead, fmt.Sprintf("dead after %d attempts, it is %s and arrived %d times", k,
-			s.State,
-			len(s.arrivals))
+			s.State, len(s.arrivals))
 	case given.State == "dead":
 		return k, changedDead, ""
 	case given.State != "scheduled":
@@ -274,34 +274,34 @@ func (a *arena) changed(c *contest) (k int, outcome, wrong string) {
 	return k, changedBetween, ""
 }
 
-// judgeMend wants every attempt after the change to go to the new address with the new header, and every one
-// before it, or of a callback that could not be changed, to the old one.
-func judgeMend(a *arena, c *contest) (string, string) {
+// judgeEdit requires that every attempt after the change goes to the new URL with the new header. Attempts
+// before it, and those of a callback that could not be changed, go to the old URL.
+func judgeEdit(a *arena, c *contest) (string, string) {
 	k, outcome, wrong := a.changed(c)
 	if wrong != "" {
 		return outcome, wrong
 	}
-	s := c.fates[0]
+	s := c.records[0]
 	for i, r := range s.arrivals {
 		isNew := k >= 0 && i >= k
 		header, url := "old", a.base(c)["url"].(string)
 		if isNew {
-			header, url = "new", a.mended(c)
+			header, url = "new", a.editedURL(c)
 		}
 		if got := r.Header.Get("X-Edit"); got != header || r.url != url {
 			return outcome, fmt.Sprintf("attempt %d went to %s with %q; want %s with %q", i+1, r.url, got,
 				url, header)
 		}
-		if isNew && r.At.Before(c.said[0].began) {
-			return outcome, "it went to the new address before that was asked for"
+		if isNew && r.At.Before(c.responses[0].began) {
+			return outcome, "it went to the new address before the request"
 		}
-		if !isNew && k >= 0 && r.At.After(c.said[0].ended) {
+		if !isNew && k >= 0 && r.At.After(c.responses[0].ended) {
 			return outcome, "it went to the old address after it had been changed"
 		}
 	}
 	want, ends := a.base(c)["url"].(string), client.State("succeeded")
 	if k >= 0 {
-		want = a.mended(c)
+		want = a.editedURL(c)
 	}
 	if c.dies() {
 		ends = "dead"
@@ -312,11 +312,10 @@ func judgeMend(a *arena, c *contest) (string, string) {
 	return outcome, ""
 }
 
-// raceDelay is how far a reschedule puts a callback off: by more than the tier, so that no wait becomes
-// shorter.
+// raceDelay is the delay of a reschedule. It is longer than the tier, so that no wait becomes shorter.
 const raceDelay = 500 * time.Millisecond
 
-// moveKind puts off what is about to be sent.
+// moveKind postpones a callback that is about to be sent.
 var moveKind = contestKind{
 	name:     "reschedule",
 	outcomes: []string{changedFirst, changedBetween, refusedInWork, refusedOver},
@@ -328,22 +327,22 @@ var moveKind = contestKind{
 	judge: judgeMove,
 }
 
-// judgeMove wants each attempt to have been due when it was said to be, and none to arrive earlier. What was
-// put back because its lane had no place is due a little later than that, and counted as a divert.
+// judgeMove requires that each attempt has the reported due time, and does not arrive earlier. An attempt
+// that was diverted because its lane was full is due a little later, and counts as a divert.
 func judgeMove(a *arena, c *contest) (string, string) {
 	k, outcome, wrong := a.changed(c)
 	if wrong != "" {
 		return outcome, wrong
 	}
-	s := c.fates[0]
+	s := c.records[0]
 	due := c.due
 	for i, at := range s.attempts {
 		if i == k {
 			due = reading[client.Callback](a,
-				c.said[0].Body).DueAt
-			if due.Before(c.said[0].began.Add(raceDelay-time.Millisecond)) ||
-				due.After(c.said[0].ended.Add(raceDelay+time.Millisecond)) {
-				return outcome, fmt.Sprintf("put off by %s until %s", raceDelay, due)
+				c.responses[0].Body).DueAt
+			if due.Before(c.responses[0].began.Add(raceDelay-time.Millisecond)) ||
+				due.After(c.responses[0].ended.Add(raceDelay+time.Millisecond)) {
+				return outcome, fmt.Sprintf("postponed by %s until %s", raceDelay, due)
 			}
 		}
 		if at.DueAt.Before(due) || s.DivertCount == 0 && at.DueAt.After(due) {

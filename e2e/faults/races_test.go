@@ -20,87 +20,87 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// raceTier is the wait after a first attempt that fails: the call may meet the second one.
+// raceTier is the wait after a failed first attempt. The call may meet the second attempt.
 const raceTier = 300 * time.Millisecond
 
-// An arena is where races are run: dispatchers on one backend, two receivers, and the books.
+// An arena runs races: it has dispatchers on one backend, two receivers, and a ledger.
 type arena struct {
 	*trial
 	processes []*harness.Process
-	// near is where callbacks are sent, far where some of them are sent after a PATCH: another host is
+	// near is the receiver of the callbacks, and far that of some of them after a PATCH. Another host is
 	// another lane.
 	near, far *harness.Receiver
-	counts    map[*contestKind]map[string]int // of outcomes
-	// spacing is how far apart the races are due: many at once, and few enough that an answer comes within
-	// its race.
+	counts    map[*contestKind]map[string]int // of each outcome
+	// spacing is the time between the due times of two races. It is short, so that many run at once, but long
+	// enough for a response within its race.
 	spacing time.Duration
-	// lag is how long after it is due a first attempt is over, as the last round has shown.
+	// lag is how long after its due time a first attempt ended, in the median of the last round.
 	lag time.Duration
 }
 
-// A contest is one call that is made at about the moment of an attempt, and all that is known of it.
+// A contest is one call at about the time of an attempt, and everything known about it.
 type contest struct {
 	kind *contestKind
-	n    int // of its kind, from 0
+	n    int // number within its kind, from 0
 	ref  string
 	due  time.Time
-	// fails: the first attempt is answered 500. second: the call meets the second attempt.
+	// fails: the first attempt gets a 500. second: the call meets the second attempt.
 	fails, second bool
-	// ids are the callbacks of it. Those accepted before the race come first, the one that is raced for
-	// before the others.
+	// ids are its callbacks. The callback that the race is about comes first, then others that were accepted
+	// before the race.
 	ids []string
 
-	mu   sync.Mutex
-	said []spoken
-	// busy: a call was answered 503, for the database had too much to do, and was made again. What it had
-	// done is not known.
+	mu        sync.Mutex
+	responses []response
+	// busy: a call got a 503 from an overloaded database and was repeated. The effect of the first call is
+	// not known.
 	busy bool
-	// fates are what became of each of ids.
-	fates []*fate
+	// records are the ends of the callbacks in ids.
+	records []*record
 }
 
-// A spoken is what one call was answered, and when: it took effect between the two times, if it did.
-type spoken struct {
+// A response is the response to one call. If the call took effect, it did so between began and ended.
+type response struct {
 	client.Answer
-	refusal      *client.Error // nil: the answer is a success
-	call         int           // of the calls of the contest, from 0
+	refusal      *client.Error // nil: the response is a success
+	call         int           // number of the call within its contest, from 0
 	began, ended time.Time
 }
 
-// reading reads JSON that a process has sent.
+// reading parses JSON from a process.
 func reading[T any](a *arena, body []byte) (v T) {
 	a.Helper()
 	a.Check(json.Unmarshal(body, &v))
 	return v
 }
 
-// A fate is what became of one callback: as the API shows it, and as it arrived.
-type fate struct {
+// A record is what happened to one callback: as the API reports it, and its arrivals.
+type record struct {
 	client.Callback
 	attempts []client.Attempt
-	arrivals []sighting // in order
+	arrivals []sight // in order
 }
 
-// A sighting is an arrival at one of the two receivers.
-type sighting struct {
+// A sight is an arrival at one of the two receivers.
+type sight struct {
 	harness.Arrival
 	url string
 }
 
-// A contestKind is one sort of call, with what may come of it.
+// A contestKind is a kind of call and its possible outcomes.
 type contestKind struct {
 	name string
-	// outcomes are those of which each must have occurred.
+	// outcomes must each occur.
 	outcomes []string
-	// entry is what is raced for: base's fields and others, or a poll.
+	// entry is the callback of the race: base with other fields, or a poll.
 	entry func(a *arena, c *contest) harness.Submission
 	// calls are made at the same time.
 	calls func(a *arena, c *contest) []call
-	// judge names the outcome, and what is wrong with it; empty: nothing.
+	// judge returns the outcome, and what is wrong with it; empty: nothing.
 	judge func(a *arena, c *contest) (outcome, wrong string)
 }
 
-// A call is one of those that race the attempt. What it accepts is of the contest too.
+// A call races the attempt. A callback that it creates belongs to the contest too.
 type call struct {
 	method, path string
 	body         harness.Submission
@@ -119,8 +119,8 @@ func (a *arena) base(c *contest) harness.Submission {
 	}
 }
 
-// run runs races of the kinds, in turn, until each outcome has occurred. Where the machine is too busy for
-// calls and attempts to come when they are meant to, there are more.
+// run runs races of the kinds, in turn, until each outcome has occurred. On a busy machine calls and attempts
+// do not come at their time, so it runs up to three rounds.
 func (a *arena) run(kinds []*contestKind, n int) {
 	a.Helper()
 	var missing []string
@@ -129,8 +129,8 @@ func (a *arena) run(kinds []*contestKind, n int) {
 		for i := range contests {
 			k := kinds[i%len(kinds)]
 			c := &contest{kind: k, n: round*n + i/len(kinds)}
-			// Half of them meet the first attempt, which succeeds; the others a first one that fails, or the
-			// one after that.
+			// Half of the calls meet the first attempt, which succeeds. The others meet a first attempt that
+			// fails, or the one after it.
 			c.fails, c.second = c.n%2 == 1, c.n%4 == 1
 			c.ref = fmt.Sprintf("%s-%d", k.name, c.n)
 			contests[i] = c
@@ -151,7 +151,7 @@ func (a *arena) run(kinds []*contestKind, n int) {
 	}
 }
 
-// enter accepts what is raced for: due one after the other, once all of it is accepted.
+// enter accepts the callbacks of the races. They fall due one after the other, once all are accepted.
 func (a *arena) enter(contests []*contest) {
 	a.Helper()
 	begin := time.Now().Add(time.Second + time.Duration(len(contests))*a.spacing/5)
@@ -190,8 +190,8 @@ func (a *arena) enter(contests []*contest) {
 	}
 }
 
-// moment draws when a call is made, about the attempt that it races: a third of them long before it, a third
-// while it is likely to be made, a third after it.
+// moment returns a random time for a call around its attempt: a third are long before it, a third at about
+// the same time, and a third after it.
 func (a *arena) moment(c *contest) time.Time {
 	var off int // microseconds
 	switch c.n % 3 {
@@ -209,30 +209,29 @@ func (a *arena) moment(c *contest) time.Time {
 	return at
 }
 
-// race makes every call. A claim is made tens of milliseconds before its callback is due, where a process has
-// slots enough.
+// race makes all calls. A process with enough slots claims a callback tens of milliseconds before it is due.
 func (a *arena) race(contests []*contest) {
 	var group errgroup.Group
 	for _, c := range contests {
 		at := a.moment(c)
 		for i, x := range c.kind.calls(a, c) {
 			group.Go(func() error {
-				time.Sleep(time.Until(at)) // the call comes at a time
-				return a.ask(c, i, x)
+				time.Sleep(time.Until(at)) // the time of the call
+				return a.send(c, i, x)
 			})
 		}
 	}
 	a.Check(group.Wait())
 }
 
-// ask makes one call of the contest, each by another process, and keeps the answer.
-func (a *arena) ask(c *contest, i int, x call) error {
+// send makes one call of the contest and stores the response. Each call goes to another process.
+func (a *arena) send(c *contest, i int, x call) error {
 	p := a.processes[(c.n+i)%len(a.processes)]
 	ctx, cancel := context.WithTimeout(context.Background(), harness.SubmitTimeout)
 	defer cancel()
 	for {
 		var made client.Callback
-		s, err := spoken{call: i, began: time.Now()}, error(nil)
+		s, err := response{call: i, began: time.Now()}, error(nil)
 		s.Answer, err = p.Call(ctx, x.method, x.path, x.body, &made)
 		s.ended, s.refusal = time.Now(), harness.Refusal(err)
 		if err != nil && s.refusal == nil {
@@ -245,7 +244,7 @@ func (a *arena) ask(c *contest, i int, x call) error {
 			harness.Pause()
 			continue
 		}
-		c.said = append(c.said, s)
+		c.responses = append(c.responses, s)
 		if s.refusal == nil && x.path == "/v1/callbacks" {
 			c.ids = append(c.ids, made.ID)
 			a.Note(made.ID, x.body)
@@ -255,19 +254,19 @@ func (a *arena) ask(c *contest, i int, x call) error {
 	}
 }
 
-// look reads what the API shows of every callback, and lays what arrived beside it.
+// look reads every callback from the API, and adds its arrivals.
 func (a *arena) look(contests []*contest) {
 	a.Helper()
 	a.Check(harness.AtOnce(8, len(contests), func(i int) error {
 		c, p := contests[i], a.processes[i%len(a.processes)]
 		for _, id := range c.ids {
-			s := &fate{}
+			s := &record{}
 			for _, r := range []*harness.Receiver{a.near, a.far} {
 				for _, arrived := range r.Of(id) {
-					s.arrivals = append(s.arrivals, sighting{arrived, r.URL + arrived.Path})
+					s.arrivals = append(s.arrivals, sight{arrived, r.URL + arrived.Path})
 				}
 			}
-			slices.SortFunc(s.arrivals, func(x, y sighting) int { return x.At.Compare(y.At) })
+			slices.SortFunc(s.arrivals, func(x, y sight) int { return x.At.Compare(y.At) })
 			var err, err2 error
 			s.Callback, err = p.Callback(a.Context(), id)
 			s.attempts, err2 = p.AttemptsOf(id)
@@ -275,7 +274,7 @@ func (a *arena) look(contests []*contest) {
 				return err
 			}
 			slices.SortFunc(s.attempts, func(x, y client.Attempt) int { return x.Number - y.Number })
-			c.fates = append(c.fates, s)
+			c.records = append(c.records, s)
 		}
 		return nil
 	}))
@@ -283,7 +282,7 @@ func (a *arena) look(contests []*contest) {
 
 // decide judges every race, and returns the outcomes that have hardly occurred so far.
 func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []string) {
-	complain := harness.Violations(a)
+	violation := harness.Violations(a)
 	counts := a.counts
 	for _, k := range kinds {
 		if counts[k] == nil {
@@ -293,28 +292,28 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 	busy := 0
 	var lags []time.Duration
 	for _, c := range contests {
-		if s := c.fates[0]; len(s.arrivals) > 0 {
+		if s := c.records[0]; len(s.arrivals) > 0 {
 			lags = append(lags, s.arrivals[0].End.Sub(c.due))
 		}
 		if c.busy {
-			busy++ // the judge of the whole has its callbacks all the same
+			busy++ // the verdict still covers its callbacks
 			continue
 		}
 		outcome, wrong := c.kind.judge(a, c)
-		for i := range c.fates {
-			if wrong == "" && c.fates[i].Kind == client.Notify {
-				wrong = c.fates[i].unsound()
+		for i := range c.records {
+			if wrong == "" && c.records[i].Kind == client.Notify {
+				wrong = c.records[i].contradiction()
 			}
 		}
 		if wrong != "" {
-			complain("%s (%s, due %s): %s\n%s", c.ref, outcome, c.due.Format("05.000"), wrong, c.story())
+			violation("%s (%s, due %s): %s\n%s", c.ref, outcome, c.due.Format("05.000"), wrong, c.timeline())
 			continue
 		}
 		counts[c.kind][outcome]++
 	}
 	a.lag = max(judge.Quantile(lags, 0.5), 0)
 	if busy > len(contests)/50 {
-		a.Errorf("%d of %d races met a database that had too much to do", busy, len(contests))
+		a.Errorf("%d of %d races met an overloaded database", busy, len(contests))
 	}
 	for _, k := range kinds {
 		all := 0
@@ -330,31 +329,28 @@ func (a *arena) decide(kinds []*contestKind, contests []*contest) (missing []str
 		}
 		for outcome := range counts[k] {
 			if !slices.Contains(k.outcomes, outcome) {
-				a.Errorf("%s: %q is no outcome", k.name, outcome)
+				a.Errorf("%s: %q is no known outcome", k.name, outcome)
 			}
 		}
 	}
 	return missing
 }
 
-// unsound says what cannot be, whatever was asked.
-func (s *fate) unsound() string {
+// contradiction returns what is wrong with a callback, whatever the call was.
+func (s *record) contradiction() string {
 	if len(s.attempts) != len(s.arrivals) || s.AttemptCount != len(s.attempts) {
 		return fmt.Sprintf("%s: %d arrivals, %d attempts, attempt_count %d", s.ID, len(s.arrivals),
-			len(s.attempts),
-			s.AttemptCount)
+			len(s.attempts), s.AttemptCount)
 	}
 	for i := range s.attempts {
 		at, ar := &s.attempts[i], &s.arrivals[i]
 		if at.Number != i+1 || ar.Number != i+1 || !at.Charged || at.StatusCode == 0 {
-			return fmt.Sprintf("%s: attempt %d is charged %t with status %d and number %d, and arrived as "+
-				"number %d",
+			return fmt.Sprintf("%s: attempt %d has charged %t, status %d and number %d; it arrived as %d",
 				s.ID, i+1, at.Charged, at.StatusCode, at.Number, ar.Number)
 		}
 		if (at.Outcome == "succeeded") != (s.State == "succeeded" && i == len(s.attempts)-1) {
 			return fmt.Sprintf("%s: attempt %d of %d %s, and it is %s", s.ID, i+1, len(s.attempts),
-				at.Outcome,
-				s.State)
+				at.Outcome, s.State)
 		}
 	}
 	if !s.DueAt.IsZero() || s.FinishedAt.IsZero() {
@@ -363,8 +359,8 @@ func (s *fate) unsound() string {
 	return ""
 }
 
-// after counts what arrived after that.
-func (s *fate) after(at time.Time) int {
+// after counts the arrivals after at.
+func (s *record) after(at time.Time) int {
 	n := 0
 	for i := range s.arrivals {
 		if s.arrivals[i].At.After(at) {
@@ -374,20 +370,20 @@ func (s *fate) after(at time.Time) int {
 	return n
 }
 
-// story tells a race in the order of time.
-func (c *contest) story() string {
+// timeline lists the events of a race in the order of time.
+func (c *contest) timeline() string {
 	var lines []string
 	event := func(at time.Time, format string, args ...any) {
 		lines = append(lines, at.UTC().Format("  05.000000 ")+fmt.Sprintf(format, args...))
 	}
-	for _, s := range c.said {
-		event(s.began, "asked")
-		event(s.ended, "answered %s %v", s.Body, s.refusal)
+	for _, s := range c.responses {
+		event(s.began, "call")
+		event(s.ended, "response %s %v", s.Body, s.refusal)
 	}
-	for _, s := range c.fates {
+	for _, s := range c.records {
 		for _, r := range s.arrivals {
 			event(r.At, "%s arrives, number %d, at %s", s.ID, r.Number, r.url)
-			event(r.End, "%s is answered", s.ID)
+			event(r.End, "%s gets its response", s.ID)
 		}
 		for _, t := range s.attempts {
 			event(t.StartedAt, "%s attempt %d starts", s.ID, t.Number)
@@ -401,8 +397,8 @@ func (c *contest) story() string {
 	return strings.Join(lines, "\n")
 }
 
-// inArena runs races on both ends, with receivers that answer so, and a dispatcher, or two where they share
-// an index.
+// inArena runs races on both ends, with receivers that use the script. It starts one dispatcher, or two if
+// they can share an index.
 func inArena(t *testing.T, spacing time.Duration, answers harness.Script, run func(*arena)) {
 	t.Helper()
 	runOn(t, "races", heavy|unlimited, harness.BothEnds, func(tr *trial) {
@@ -415,9 +411,9 @@ func inArena(t *testing.T, spacing time.Duration, answers harness.Script, run fu
 	})
 }
 
-// At the moment of a claim, too, the answer says what happens: what is canceled is not sent any more, of a
-// superseded one nothing starts after its newer version was accepted, what is mended goes where it was told
-// to, and what is moved comes no earlier.
+// The response to a call is true even at the moment of a claim. A canceled callback is not sent any more. No
+// attempt of a superseded one starts after its newer version was accepted. An edited one goes to its new
+// address, and a rescheduled one is not early.
 func TestRacesAgainstTheClaim(t *testing.T) {
 	inArena(t, 5*time.Millisecond, func(a *harness.Arrival) harness.Reply {
 		if strings.Contains(a.Path, "/fails") && a.Number == 1 {
@@ -425,18 +421,18 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		}
 		return harness.Reply{After: 4 * time.Millisecond}
 	}, func(a *arena) {
-		a.run([]*contestKind{&cancelKind, &supersedeKind, &mendKind, &moveKind}, sized(500, 10_000, 10_000))
+		a.run([]*contestKind{&cancelKind, &supersedeKind, &editKind, &moveKind}, sized(500, 10_000, 10_000))
 		a.Verdict(judge.Bounds{
 			SharedRefs: true,                              // versions of one order
-			Expect:     func(string) string { return "" }, // each race knows more of it
+			Expect:     func(string) string { return "" }, // each race knows its expected end
 		})
 	})
 }
 
-// A caller that resolves a poll, at any moment, is told whether the resolve or an answer was first. The
-// merchant hears of that end and of no other, once.
+// A caller resolves a poll at any moment. The response says whether the resolve or an answer came first. The
+// merchant gets exactly one result, with that end.
 func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
-	// Of each come a request, a call and a result.
+	// Each contest has a request, a call and a result.
 	inArena(t, 10*time.Millisecond, func(a *harness.Arrival) harness.Reply {
 		if strings.HasSuffix(a.Path, "/second") && a.Nth == 1 {
 			return harness.Reply{Body: processing, After: 4 * time.Millisecond}

@@ -19,18 +19,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// The recipes of the documents are run from the document itself: every block as it stands, in one shell, but
-// that the .example addresses are those of receivers here, and that durations are shorter. What they bring
-// about stands in testdata/recipes.txt.
+// The recipes of the guide run from the document itself: every block unchanged, in one shell. Only the
+// .example addresses become those of local receivers, and durations are shorter. testdata/recipes.txt has the
+// expected results.
 
-// A recipe is one section of the document, its blocks, and the steps that show what they do.
+// A recipe is one section of the document: its blocks, and the steps that check their results.
 type recipe struct {
 	title  string
 	blocks []string
 	steps  []string
 }
 
-// readRecipes returns the sections of the document. What stands before the first one is of all of them.
+// readRecipes returns the sections of the document. The blocks before the first section belong to all of
+// them.
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	text, err := os.ReadFile("../../docs/guide/recipes.md")
 	expected, err2 := os.ReadFile("testdata/recipes.txt")
@@ -38,7 +39,7 @@ func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	steps := strings.Split(string(expected), "\n== ")
 	sections := strings.Split(string(text), "\n## ")
 	if len(sections) != len(steps) {
-		t.Fatalf("the document has %d recipes, %d are run", len(sections)-1, len(steps)-1)
+		t.Fatalf("the document has %d recipes, the test data has %d", len(sections)-1, len(steps)-1)
 	}
 	for i, section := range sections {
 		title, body, _ := strings.Cut(section, "\n")
@@ -62,10 +63,10 @@ type docShell struct {
 	shop  *harness.Receiver
 	stdin io.Writer
 	out   *bufio.Scanner
-	names map[string]string // that steps have met
+	names map[string]string // values of the names in the steps so far
 }
 
-// newDocShell starts a shell in a directory of its own.
+// newDocShell starts a shell in a new directory.
 func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShell {
 	shell := harness.Prepared(t, exec.Command("bash", "-eo", "pipefail"), "DISPATCHER_SERVER="+p.Base,
 		"DISPATCHER_KEY="+harness.AdminKey)
@@ -81,13 +82,13 @@ func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShel
 	return &docShell{T: t, p: p, shop: r, stdin: in, out: bufio.NewScanner(out), names: map[string]string{}}
 }
 
-// scaled has durations in JSON that stand for waits; a minute becomes a tenth of a second. How long one
-// attempt may take stays.
+// scaled matches the durations in JSON that are waits. They become shorter by the factor pace: a minute
+// becomes a tenth of a second. The timeout of an attempt stays.
 var scaled = regexp.MustCompile(`("timeout": )?"(\d+)([smh])"`)
 
 const pace = 600
 
-// text is a block with addresses and times of ours, and with one word for another.
+// text returns a block with local addresses and short times, and with word replaced by another.
 func (c *docShell) text(block, word, another string) string {
 	block = scaled.ReplaceAllStringFunc(block, func(found string) string {
 		m := scaled.FindStringSubmatch(found)
@@ -103,7 +104,7 @@ func (c *docShell) text(block, word, another string) string {
 	return regexp.MustCompile(`https://(shop|pay|bank)\.example`).ReplaceAllString(block, c.shop.URL+"/$1")
 }
 
-// run runs a block and returns what it printed. A block that fails ends the test.
+// run runs a block and returns its output. A block that fails ends the test.
 func (c *docShell) run(block string) string {
 	c.Helper()
 	const mark = "-- done"
@@ -120,11 +121,11 @@ func (c *docShell) run(block string) string {
 	return ""
 }
 
-// hole is a place in an expected text.
+// hole matches a placeholder in an expected text.
 var hole = regexp.MustCompile(`<(\w+|\*)>`)
 
-// says compares a text with the expected one, and keeps what it names.
-func (c *docShell) says(got, want string) {
+// matches compares a text with the expected one, and stores the values of its placeholders.
+func (c *docShell) matches(got, want string) {
 	c.Helper()
 	var names []string
 	pattern := regexp.QuoteMeta(hole.ReplaceAllStringFunc(want, func(found string) string {
@@ -137,7 +138,7 @@ func (c *docShell) says(got, want string) {
 	}))
 	m := regexp.MustCompile("^" + strings.ReplaceAll(pattern, "<>", "(.*?)") + "$").FindStringSubmatch(got)
 	if m == nil {
-		c.Fatalf("it says\n%s\nwant\n%s", got, want)
+		c.Fatalf("got\n%s\nwant\n%s", got, want)
 	}
 	for i, name := range names {
 		if name != "*" {
@@ -146,13 +147,13 @@ func (c *docShell) says(got, want string) {
 	}
 }
 
-// play does the steps of a recipe.
+// play runs the steps of a recipe.
 func (c *docShell) play(r recipe) {
 	c.Helper()
-	var printed *json.Decoder // by the last block
+	var printed *json.Decoder // output of the last block
 	end := func() {
 		if printed != nil && printed.More() {
-			c.Error("more is printed than is expected")
+			c.Error("the block printed more than expected")
 		}
 	}
 	defer end()
@@ -183,38 +184,38 @@ func (c *docShell) play(r recipe) {
 				cb, err := c.p.Callback(c.Context(), words[1])
 				return strings.TrimSpace(fmt.Sprint(cb.State, " ", cb.Reason)), err
 			})
-		case words[0] == "heard":
+		case words[0] == "arrived":
 			c.eventually(line, words[2:], func() (string, error) {
-				heard := c.heard(words[1])
-				if n := len(heard); n > 0 && len(words) > 3 {
-					return fmt.Sprintf("%d %s", n, heard[n-1].Body), nil
+				got := c.arrived(words[1])
+				if n := len(got); n > 0 && len(words) > 3 {
+					return fmt.Sprintf("%d %s", n, got[n-1].Body), nil
 				}
-				return fmt.Sprint(len(heard)), nil
+				return fmt.Sprint(len(got)), nil
 			})
 		case words[0] == "result":
-			var result string
+			var text string
 			c.eventually(line, []string{"1"}, func() (string, error) {
 				n := 0
-				for _, a := range c.heard(words[1]) {
-					var told client.PollResult
-					if json.Unmarshal(a.Body, &told) == nil && told.Ref == words[2] {
-						n, result = n+1, c.compact(a.Body)
+				for _, a := range c.arrived(words[1]) {
+					var result client.PollResult
+					if json.Unmarshal(a.Body, &result) == nil && result.Ref == words[2] {
+						n, text = n+1, c.compact(a.Body)
 					}
 				}
 				return fmt.Sprint(n), nil
 			})
-			c.says(result, strings.Join(words[3:], " "))
+			c.matches(text, strings.Join(words[3:], " "))
 		default:
 			var value json.RawMessage
 			if err := printed.Decode(&value); err != nil {
-				c.Fatalf("nothing more is printed, want %s: %v", line, err)
+				c.Fatalf("the block printed no more, want %s: %v", line, err)
 			}
-			c.says(c.compact(value), line)
+			c.matches(c.compact(value), line)
 		}
 	}
 }
 
-// compact is JSON without spaces.
+// compact removes the spaces from JSON.
 func (c *docShell) compact(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
@@ -223,20 +224,20 @@ func (c *docShell) compact(raw []byte) string {
 	return b.String()
 }
 
-// eventually waits until what there is is what is wanted.
+// eventually waits until look returns the wanted words.
 func (c *docShell) eventually(line string, want []string, look func() (string, error)) {
 	c.Helper()
 	harness.Eventually(c, 30*time.Second, line, func() error {
 		is, err := look()
 		if err == nil && is != strings.Join(want, " ") {
-			err = fmt.Errorf("there is %s", is)
+			err = fmt.Errorf("got %s", is)
 		}
 		return err
 	})
 }
 
-// heard are what arrived at a path.
-func (c *docShell) heard(path string) (list []harness.Arrival) {
+// arrived returns the arrivals at a path.
+func (c *docShell) arrived(path string) (list []harness.Arrival) {
 	for _, a := range c.shop.All() {
 		if a.Path == path {
 			list = append(list, a)
@@ -249,7 +250,7 @@ func TestRecipes(t *testing.T) {
 	mostlyWaits(t)
 	preamble, list := readRecipes(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
-	b.SkipReconciliation("what a shell hands over is not counted")
+	b.SkipReconciliation("callbacks of the shell are not counted")
 	r := harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt"))
 	p := harness.Serve(t, harness.Launch{On: b})
 	for _, recipe := range list {
@@ -259,8 +260,8 @@ func TestRecipes(t *testing.T) {
 			c.play(recipe)
 		})
 	}
-	// The bank asked for a second, and was given its own token and no signature.
-	asked := (&docShell{shop: r}).heard("/bank/refunds/refund-9001")
+	// The bank asked for a wait of one second. It got its own token and no signature.
+	asked := (&docShell{shop: r}).arrived("/bank/refunds/refund-9001")
 	if wait := asked[2].At.Sub(asked[1].End); wait < time.Second ||
 		asked[0].Header.Get("Authorization") != "Bearer the-banks-token" ||
 		asked[0].Header.Get("Webhook-Signature") != "" {

@@ -14,32 +14,32 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// An away is a Redis that cannot be written to for a while.
+// An away is a fault during which Redis accepts no writes.
 type away struct {
 	prepare func(*trial) // before the dispatcher starts; nil: nothing
 	// strike begins the fault, and heal ends it.
 	strike, heal func(*trial)
-	// says is what a write is answered with meanwhile; empty: it has no answer.
+	// says is the error of a write meanwhile; empty: a write gets no response.
 	says string
-	// lasts is how long the process must say that it is degraded, from when it first does; zero: the fault
-	// ends by itself.
+	// lasts is how long the process must report degraded, from its first report on; zero: the fault ends
+	// without heal.
 	lasts       time.Duration
 	rate        int
 	acceptLimit time.Duration
 }
 
-// run has the process say that it is degraded for as long as Redis is away. What is in flight when that
-// begins is recorded all the same, and Redis is not asked for connections without end.
+// run checks that the process reports degraded while Redis is away. Attempts in flight are still recorded,
+// and the process does not open connections without end.
 func (x away) run(tr *trial) {
 	if x.prepare != nil {
 		x.prepare(tr)
 	}
 	tr.Serve()
 	options := *tr.redis().Options()
-	options.MaxRetries = -1 // else it would ask again until the answer is another
+	options.MaxRetries = -1 // otherwise the client retries until it gets another response
 	once := redis.NewClient(&options)
 	defer once.Close()
-	// How many connections the server has ever been asked for.
+	// connected returns the number of connections that the server has ever accepted.
 	connected := func() int { return tr.info("total_connections_received") }
 	before := connected()
 	var noticed, until time.Time
@@ -65,37 +65,35 @@ func (x away) run(tr *trial) {
 		noticed = time.Now()
 		tr.Eventually(30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
 		committed = time.Since(began)
-		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts, by the clock
+		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts for a fixed time
 		until = time.Now()
 		x.heal(tr)
 	}})
 	g := r.w.during(noticed, until)
 	if x.lasts > 0 && (g.looks == 0 || g.degraded < g.looks) {
-		tr.Errorf("/readyz named Redis in %d of %d looks from %s to %s after the fault began", g.degraded,
+		tr.Errorf("/readyz named Redis in %d of %d reads from %s to %s after the fault began", g.degraded,
 			g.looks, noticed.Sub(r.began), until.Sub(r.began))
 	}
 	tr.Remark("results of what was in flight committed after %s, degraded after %s",
 		committed, noticed.Sub(r.began))
-	// After a refusal the client closes its connection: perhaps it leads to a server that is no master any
-	// more.
+	// After an error the client closes its connection, because the server may not be the master any more.
 	if asked, most := connected()-before, 50+25*int(r.ended.Sub(r.began).Seconds()); asked > most {
-		tr.Errorf("Redis was asked for %d connections, more than %d", asked, most)
+		tr.Errorf("the process opened %d connections to Redis, more than %d", asked, most)
 	}
 }
 
-// allRecorded says whether SQL has an attempt for each request that came to the receiver.
+// allRecorded returns an error unless SQL has an attempt for each request at the receiver.
 func (tr *trial) allRecorded() error {
 	arrived := tr.Receiver.Count()
 	attempts, busy := tr.sqlCount(`SELECT count(*) FROM attempts`), tr.Receiver.InFlight()
 	if attempts < arrived || busy > 0 {
 		return fmt.Errorf("%d requests arrived, %d attempts are in SQL, %d are being answered", arrived,
-			attempts,
-			busy)
+			attempts, busy)
 	}
 	return nil
 }
 
-// set is a setting that keeps writes out.
+// set is a fault by a setting of Redis that refuses writes.
 func set(says, name, wrong, right string) away {
 	return away{
 		strike: func(tr *trial) { tr.do("config", "set", name, wrong) },
@@ -104,7 +102,7 @@ func set(says, name, wrong, right string) away {
 	}
 }
 
-// busy runs a script that does not end. Redis answers BUSY at once to every other command.
+// busy runs an endless script. Redis returns BUSY to every other command.
 func busy() away {
 	ended := make(chan error, 1)
 	return away{
@@ -119,16 +117,16 @@ func busy() away {
 		heal: func(tr *trial) {
 			tr.do("script", "kill")
 			if err := <-ended; err == nil {
-				tr.Error("the script ended by itself")
+				tr.Error("the script ended without a kill")
 			}
 		},
 		says: "BUSY", lasts: 5 * time.Second,
 	}
 }
 
-// loading restarts a server that takes long to read its log: it listens, and answers LOADING.
+// loading restarts a server that reads its log slowly: it listens, and returns LOADING.
 func loading() away {
-	// So many keys, so many microseconds each; after each 1024 bytes it answers.
+	// The number of keys, and the microseconds for each. The server responds after each 1024 bytes.
 	const filler, pause = 10_000, 300
 	settings := append([]string{"--loading-process-events-interval-bytes", "1024"}, appended...)
 	return away{
@@ -151,8 +149,8 @@ func loading() away {
 	}
 }
 
-// lostTwice has everything in Redis lost, twice, while callbacks are accepted, wait for retries and hold
-// locks. Each time the index is rebuilt.
+// lostTwice loses everything in Redis, twice, while callbacks are accepted, wait for retries and have locks.
+// Each time the index is rebuilt.
 func lostTwice(lose func(*trial)) func(*trial) {
 	return func(tr *trial) {
 		tr.Serve()
@@ -171,8 +169,8 @@ func lostTwice(lose func(*trial)) func(*trial) {
 	}
 }
 
-// redisFlushedUnderLocks empties Redis whenever locks are held and others wait for them: each lock must be
-// there again before anybody may take it.
+// redisFlushedUnderLocks empties Redis while some callbacks have locks and others wait for them. Each lock
+// must be restored before another callback may take it.
 func redisFlushedUnderLocks(tr *trial) {
 	const keys, each, times = 3, 8, 4
 	tr.Receiver.Answer(harness.Always(harness.Reply{After: time.Second}))
@@ -198,16 +196,15 @@ func redisFlushedUnderLocks(tr *trial) {
 	tr.End(2*time.Minute, exact())
 }
 
-// redisLostLastSecond is what a machine that loses its power does to a log: what was written since the last
-// fsync, a second ago at most, is not on the disk. Kill -9 alone loses nothing of that kind, for the system
-// still has it.
+// redisLostLastSecond simulates a power failure: the log loses the writes since the last fsync, up to a
+// second. After SIGKILL alone the operating system would still have them.
 func redisLostLastSecond(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
 	var cut int64
 	r, _ := tr.suffer(scenario{strike: func(*struck) {
 		file, kept := tr.appendLog()
-		tr.awaitMore(outageRate) // a second's worth
+		tr.awaitMore(outageRate) // one second of load
 		tr.Backend.Server.Kill()
 		_, size := tr.appendLog()
 		cut = size - kept
@@ -221,9 +218,9 @@ func redisLostLastSecond(tr *trial) {
 		r.p.Count(rebuildsMetric))
 }
 
-// redisEvicts changes the policy of a running server and has it drop keys, again and again: whole parts of
-// the index at a time, among them what its generation stands in, or not. Locks are only there, so an eviction
-// may forget one that is held.
+// redisEvicts changes the policy of a running server and makes it evict keys, again and again. It loses whole
+// parts of the index, sometimes with the key of the generation. Locks are only in Redis, so an eviction may
+// lose one that is taken.
 func redisEvicts(tr *trial) {
 	tr.Serve()
 	evicted := 0
@@ -251,9 +248,9 @@ func redisEvicts(tr *trial) {
 		r.p.Count(rebuildsMetric))
 }
 
-// repliesDropped has every seventh reply to each script swallowed, after a few bytes of it, and the
-// connection cut: it was executed, and the program cannot know. Timeouts of 20 s make every lease one that is
-// extended.
+// repliesDropped swallows every seventh reply to each script after a few bytes, and cuts the connection. The
+// script was executed, and the program cannot know that. A timeout of 20 s forces an extension of every
+// lease.
 func repliesDropped(tr *trial) {
 	tr.behindProxy()
 	tr.Serve()
@@ -293,17 +290,16 @@ func repliesDropped(tr *trial) {
 	}
 	if often < scripts {
 		tr.Errorf("replies to %d scripts were dropped three times and more, want %d: %v of %v", often,
-			scripts,
-			hidden, seen)
+			scripts, hidden, seen)
 	}
-	// A batch whose reply was lost is asked for again with the same token. Without that it would wait for its
-	// leases to run out, and they would be reaped.
+	// The program repeats a claim whose reply was lost with the same token, and gets the same batch.
+	// Otherwise the batch would wait until its leases expire and are reaped.
 	if reaped, err := r.p.Metric("dispatcher_leases_reaped_total"); err != nil || reaped > 0 {
-		tr.Errorf("%.0f leases ran out: %v", reaped, err)
+		tr.Errorf("%.0f leases expired: %v", reaped, err)
 	}
 }
 
-// scriptsFlushed has the server forget the scripts five times a second: no call may fail for it.
+// scriptsFlushed flushes the scripts of the server five times a second. No call may fail because of it.
 func scriptsFlushed(tr *trial) {
 	p := tr.Serve()
 	errors := func() int {
@@ -311,7 +307,7 @@ func scriptsFlushed(tr *trial) {
 	}
 	before := 0
 	tr.suffer(scenario{strike: func(*struck) {
-		before = errors() // not at the start: an index that is made meets a few calls that find it closed
+		before = errors() // not at the start: calls to an index that is being built may fail
 		tr.again(200*time.Millisecond, 8*outageRate, func() {
 			tr.do("script", "flush")
 			tr.do("function", "flush")
@@ -322,13 +318,13 @@ func scriptsFlushed(tr *trial) {
 	}
 }
 
-// hintless is the latest that an attempt may begin at p99 when every wake-up is lost: the re-poll comes after
-// at most a second, and this machine has other things to do.
+// hintless is the allowed lateness of an attempt at p99 when every wake-up is lost. The next poll comes
+// within a second, and the machine has other work.
 const hintless = 1500 * time.Millisecond
 
-// subscriptionsKilled ends every subscription ten times a second. One dispatcher accepts and one sends, so
-// that only Redis can tell the one of what the other accepted, and the load is so slow that each callback has
-// to wake the sender by itself.
+// subscriptionsKilled kills every subscription ten times a second. One dispatcher accepts and another sends,
+// so the sender learns of new callbacks only through Redis. The load is so slow that each callback must wake
+// the sender.
 func subscriptionsKilled(tr *trial) {
 	sender := harness.Serve(tr.T, harness.Launch{On: tr.Backend,
 		Args: append([]string{"--roles", "worker"}, tr.Args...)})

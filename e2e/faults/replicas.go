@@ -15,39 +15,39 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// partly has a Cluster serve the slots that have an owner.
+// partly makes a Cluster serve the slots that have an owner.
 const partly = "--cluster-require-full-coverage no"
 
-// clustersAtOnce bounds the Clusters that run at the same time: nodes that get no processor take each other
-// for dead.
+// clustersAtOnce bounds the Clusters that run at the same time. Nodes without CPU time would treat each other
+// as dead.
 var clustersAtOnce = make(chan struct{}, 2)
 
 const (
-	// clusterShards is the number of shards of an index on a Cluster unless told otherwise.
+	// clusterShards is the default number of shards of an index on a Cluster.
 	clusterShards = 16
-	// clusterLanes is how many lanes the load of these trials has: enough that every shard has some.
+	// clusterLanes is the number of lanes of the load: enough that every shard has some.
 	clusterLanes = 64
 	// clusterRate is the load, in callbacks a second.
 	clusterRate = 60
 )
 
-// A clusterTrial is a trial on a Cluster of its own.
+// A clusterTrial is a trial with its own Cluster.
 type clusterTrial struct {
 	*trial
 	cluster *testserver.Cluster
-	// shardOf is the shard of each lane of the load, by its number in SQL.
+	// shardOf is the shard of each lane of the load, by the lane's number in SQL.
 	shardOf map[int]int
 	began   time.Time // when the faults began
-	// victims are the shards that a fault has hit.
+	// victims are the shards that a fault hit.
 	victims map[int]bool
 }
 
-// newCluster starts a Cluster with replicas when there is a place for it, and puts the trial on it. Arguments
-// of its servers are separated by spaces.
+// newCluster starts a Cluster with replicas when a place is free, and sets the trial's backend to it. args
+// are the arguments of its servers, separated by spaces.
 func newCluster(tr *trial, args string) *clusterTrial {
 	tr.Helper()
 	clustersAtOnce <- struct{}{}
-	// runs when the servers have ended, because they are started later
+	// Cleanups run in reverse, so the servers have ended by then.
 	tr.Cleanup(func() { <-clustersAtOnce })
 	x := &clusterTrial{trial: tr, victims: map[int]bool{}, shardOf: map[int]int{}}
 	x.cluster = testserver.NewCluster(tr.T, testserver.ClusterOptions{Replicas: true,
@@ -56,9 +56,9 @@ func newCluster(tr *trial, args string) *clusterTrial {
 	return x
 }
 
-// onCluster runs dispatchers on a Cluster under load, and strikes. Nothing is lost, and nothing is sent
-// twice, because SQL's fence decides whatever the index says. Shards that no fault has hit were late by at
-// most unhurt; zero: they are not judged.
+// onCluster runs dispatchers on a Cluster under load, and strikes. Nothing is lost or sent twice, because the
+// fence in SQL decides, whatever the index has. Shards without a fault may be late by at most unhurt; zero:
+// not judged.
 func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) func(*trial) {
 	return func(tr *trial) {
 		x := newCluster(tr, args)
@@ -72,7 +72,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 		over := time.Now()
 		x.awaitMore(2 * clusterLanes)
 		x.finishUnhindered(load)
-		// a lost lock's lease, and its waiter's own timer
+		// The bound covers the lease of a lost lock, and the timer of a waiter.
 		x.End(2*time.Minute, judge.Bounds{Heal: 90 * time.Second})
 		hurt, others := x.lateness(over)
 		x.Remark("lateness of the shards that were hit %s, of the others %s", hurt, others)
@@ -83,7 +83,7 @@ func onCluster(unhurt time.Duration, strike func(*clusterTrial), args string) fu
 	}
 }
 
-// learnShards hands over one callback for each lane, due in a while, and looks where the index keeps it.
+// learnShards accepts one callback for each lane, due in a while, and finds its shard in the index.
 func (x *clusterTrial) learnShards() {
 	x.AcceptMany(clusterLanes, func(i int) harness.Submission {
 		s := x.Numbered("first")(i)
@@ -100,7 +100,7 @@ func (x *clusterTrial) learnShards() {
 		`SELECT id, lane FROM callbacks`) {
 		lanes[r.id] = r.lane
 	}
-	x.Eventually(14*time.Second, "the index holds a callback of each lane", func() error {
+	x.Eventually(14*time.Second, "the index has a callback of each lane", func() error {
 		found := 0
 		err := x.Backend.EachKey(x.Context(), func(c *redis.Client, key, name string) error {
 			var shard int
@@ -126,18 +126,18 @@ func (x *clusterTrial) learnShards() {
 	})
 }
 
-// slot is where the Cluster keeps the shard.
+// slot is the Cluster's slot of the shard.
 func (x *clusterTrial) slot(shard int) int {
 	return x.cluster.Slot(fmt.Sprintf("{%s:%d}", x.Backend.Prefix, shard))
 }
 
-// master is the one that has the shard.
+// master returns the master of the shard.
 func (x *clusterTrial) master(shard int) *testserver.Redis {
 	x.Helper()
 	return x.cluster.AwaitOwner(x.slot(shard), nil)
 }
 
-// hits notes that the fault is about to hit this master.
+// hits notes that the next fault hits this master.
 func (x *clusterTrial) hits(master *testserver.Redis) {
 	x.Helper()
 	for shard := range clusterShards {
@@ -147,12 +147,12 @@ func (x *clusterTrial) hits(master *testserver.Redis) {
 	}
 }
 
-// lateness is that of the attempts that were due between the first fault and the end of the last one, apart
-// for the shards that were hit. What needs a lock is left out: its lock may live in another shard than
-// itself.
+// lateness returns the lateness of the attempts that were due between the first fault and the end of the last
+// one, separately for the shards that were hit. It leaves out callbacks with a lock key, because the lock may
+// be in another shard.
 func (x *clusterTrial) lateness(over time.Time) (hurt, others judge.Quantiles) {
 	type attempt struct{ lane, late int }
-	of := map[bool][]time.Duration{} // by whether the shard was hit
+	of := map[bool][]time.Duration{} // true: the shard was hit
 	for _, a := range harness.Rows(x.Trial, func(a *attempt) []any { return []any{&a.lane, &a.late} },
 		`SELECT lane, started_at - attempts.due_at FROM attempts JOIN callbacks ON callbacks.id = callback_id
 			WHERE lock_key = '' AND started_at > 0 AND attempts.due_at BETWEEN $1 AND $2`,
@@ -163,8 +163,8 @@ func (x *clusterTrial) lateness(over time.Time) (hurt, others judge.Quantiles) {
 	return judge.QuantilesOf(of[true]), judge.QuantilesOf(of[false])
 }
 
-// masterKilled kills the master of some shards with -9, and then the one that took over from it, and so on.
-// Each time the replica takes over without the last writes, and the dead one comes back as its replica.
+// masterKilled kills the master of some shards, and then the replica that took over. Each time a replica
+// takes over without the last writes, and the dead server returns as its replica.
 func masterKilled(x *clusterTrial) {
 	const shard = 0
 	for range 2 {
@@ -180,8 +180,8 @@ func masterKilled(x *clusterTrial) {
 	}
 }
 
-// masterEmptied kills a master and starts it again, without its data, before its replica takes over: the
-// replica empties itself too. Some shards have no generation then, and the index is rebuilt.
+// masterEmptied kills a master and restarts it without its data, before its replica takes over. The replica
+// copies the empty data. Some shards then have no generation, and the index is rebuilt.
 func masterEmptied(x *clusterTrial) {
 	victim := x.master(0)
 	x.hits(victim)
@@ -190,7 +190,7 @@ func masterEmptied(x *clusterTrial) {
 	x.cluster.AwaitOK(x.cluster.Nodes...)
 }
 
-// failedOver has each replica take over from its master by hand, as before an upgrade, and back.
+// failedOver makes each replica take over from its master, as before an upgrade, and back.
 func failedOver(x *clusterTrial) {
 	for round := range 2 {
 		for i, first := range x.cluster.Nodes[:3] {
@@ -206,7 +206,7 @@ func failedOver(x *clusterTrial) {
 	}
 }
 
-// slotsMoved moves the slots of half of the shards to another master, one after another, while the load runs.
+// slotsMoved moves the slots of half of the shards to another master, one at a time, under load.
 func slotsMoved(x *clusterTrial) {
 	for shard := 0; shard < clusterShards; shard += 2 {
 		from := x.master(shard)
@@ -220,10 +220,10 @@ func slotsMoved(x *clusterTrial) {
 	}
 }
 
-// rolledHeal bounds the healing after an index went back in time: a lease, a sweep and its slack.
+// rolledHeal bounds the healing after a rollback of the index: a lease, a sweep, and its slack.
 const rolledHeal = time.Minute
 
-// sharedLoad starts dispatchers and the load of these trials, and returns once it is under way.
+// sharedLoad starts dispatchers and the load of these trials, and returns once the load runs.
 func (tr *trial) sharedLoad() *harness.Load {
 	tr.Helper()
 	tr.ServeAll()
@@ -232,9 +232,9 @@ func (tr *trial) sharedLoad() *harness.Load {
 	return ld
 }
 
-// sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels make
-// a replica the master: what was accepted or settled meanwhile is unknown to it, and what had ended is there
-// again. Later the old master comes back as a replica.
+// sentinelFailover lets the master acknowledge writes that no replica gets, and stops it. The Sentinels
+// promote a replica. The new master does not know the callbacks accepted or settled meanwhile, and still has
+// those that have ended. Later the old master returns as a replica.
 func sentinelFailover(tr *trial) {
 	w := testserver.NewSentinel(tr.T, testserver.SentinelOptions{Replicas: 1})
 	tr.Backend.Redis = w.URL(0)
@@ -253,14 +253,14 @@ func sentinelFailover(tr *trial) {
 	w.Rejoin(old)
 	w.AwaitReplica(old)
 	if got := w.Master(); got != promoted {
-		tr.Errorf("the master changed again by itself")
+		tr.Errorf("the master changed again without a cause")
 	}
 	tr.MarkFault()
 	tr.rolled(ld, 1)
 }
 
-// rolledBack brings the index back as it was some seconds ago: the server is killed, and started with a copy
-// that it wrote before. The generation is right and the sequence is lower.
+// rolledBack returns the index to its state of some seconds ago: the server is killed and restarted with an
+// earlier copy of its data. The generation is unchanged, and the sequence is lower.
 func rolledBack(tr *trial) {
 	server := testserver.NewRedis(tr.T)
 	tr.Backend.Redis = server.URL
@@ -280,9 +280,9 @@ func rolledBack(tr *trial) {
 	tr.rolled(ld, times)
 }
 
-// rolled finishes the load and comes to the verdict: nothing is lost; what was resurrected is refused by the
-// stamp, so that nothing is sent twice or after its end; all is healed within a minute; and at least so many
-// steps back were noticed, not only swept up later.
+// rolled finishes the load and judges it. Nothing is lost. The stamp refuses entries of ended callbacks, so
+// nothing is sent twice or after its end. Everything heals within a minute. At least so many rollbacks are
+// detected, rather than only repaired by the sweep.
 func (tr *trial) rolled(ld *harness.Load, steps int) {
 	tr.Helper()
 	tr.finishUnhindered(ld)

@@ -18,40 +18,39 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// farOff is when what waits is due: later than any trial needs to get there, however slow the machine.
+// farOff is the delay of waiting callbacks. They must not fall due during the trial, even on a slow machine.
 const farOff = "30m"
 
-// restoreGroup is how many callbacks each group of the trial has.
+// restoreGroup is the number of callbacks of each group of the trial.
 const restoreGroup = 30
 
-// restoredFromBackup takes a backup in the middle of things, goes on, kills everything, and puts the backup
-// back. With rebuilt the index was rebuilt in between, so that its generation is one that the restored
-// database has never heard of.
+// restoredFromBackup takes a backup, goes on, kills everything, and restores the backup. With rebuilt, the
+// index is rebuilt after the backup, so the restored database does not know its generation.
 func restoredFromBackup(tr *trial, rebuilt bool) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
 	r := &restoration{trial: tr, old: map[string]string{}, now: map[string]string{},
 		refs: map[string][]string{}}
 	p := tr.Serve()
-	// In the backup: sent; sent only after it; still waiting at the crash.
+	// In the backup: sent, sent only after it, and still waiting at the crash.
 	r.accept("sent", "0s")
 	r.awaitSent("sent")
 	r.accept("resent", farOff)
 	r.accept("waiting", farOff)
 	dump := r.dump()
-	// After the backup: sent; still waiting, so that the index alone knows of it afterwards.
+	// After the backup: sent, and still waiting. Afterwards only the index has the waiting ones.
 	r.accept("gap-sent", "0s")
 	r.accept("gap-waiting", farOff)
 	r.hurry(p, "resent")
 	r.awaitSent("gap-sent")
 	r.awaitSent("resent")
-	tr.awaitHeld(2*restoreGroup, time.Minute) // what waits, and nothing else
+	tr.awaitEntries(2*restoreGroup, time.Minute) // the waiting callbacks
 	if rebuilt {
 		tr.run(0, "rebuild", p)
 	}
 	p.Kill()
 	tr.MarkFault()
-	tr.Backend.SkipReconciliation("another database takes its place")
+	tr.Backend.SkipReconciliation("the trial restores another database")
 
 	r.restore(pg, dump)
 	held := tr.Serve("--hold")
@@ -62,23 +61,23 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	r.hurry(held, "resent", "waiting", "gap-waiting")
 	held.Exit(time.Minute)
 	if n := tr.Receiver.Count(); n != r.before {
-		tr.Errorf("%d requests arrived while sending was held", n-r.before)
+		tr.Errorf("%d requests arrived while sending was off", n-r.before)
 	}
 	tr.Serve()
 	tr.Settle(3 * time.Minute)
 	r.conclude()
 }
 
-// A restoration is the trial's own books.
+// A restoration is the state of the trial.
 type restoration struct {
 	*trial
-	// old are the ids of the first run, by ref, and now those that are the orders' at present; refs, those of
-	// each group; lines, every submission as it was sent.
+	// old maps each ref to the id of the first run, now to the id after the restore. refs are the refs of
+	// each group. lines are all submissions as they were sent.
 	old    map[string]string
 	now    map[string]string
 	refs   map[string][]string
 	lines  bytes.Buffer
-	before int // requests that had arrived when everything was killed
+	before int // requests that had arrived before the crash
 }
 
 func (r *restoration) accept(group, delay string) {
@@ -89,14 +88,14 @@ func (r *restoration) accept(group, delay string) {
 		line, err := json.Marshal(s)
 		r.Check(err)
 		r.lines.Write(append(line, '\n'))
-		// Each by itself: the client of the first run is not the one of the second.
+		// Submit each callback separately: the import after the restore is another client.
 		id, ref := r.SubmitAndNote(s), s["ref"].(string)
 		r.old[ref], r.now[ref] = id, id
 		r.refs[group] = append(r.refs[group], ref)
 	}
 }
 
-// hurry has the groups attempted now instead of far off.
+// hurry retries the callbacks of the groups now.
 func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	r.Helper()
 	for _, group := range groups {
@@ -106,7 +105,7 @@ func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	}
 }
 
-// awaitSent waits until the group has arrived and its results are committed and out of the index.
+// awaitSent waits until the group has arrived and its results are committed.
 func (r *restoration) awaitSent(group string) {
 	r.Helper()
 	r.Eventually(time.Minute, group+" has arrived and is terminal", func() error {
@@ -129,7 +128,7 @@ func (r *restoration) dump() string {
 	return path
 }
 
-// restore puts the backup into a fresh database, which the trial works with from now on.
+// restore restores the backup into a new database, which the trial uses from now on.
 func (r *restoration) restore(pg *testserver.Postgres, dump string) {
 	fresh := pg.Database(r)
 	postgresTool(r, "pg_restore", "--exit-on-error", "--dbname="+fresh, dump)
@@ -139,7 +138,7 @@ func (r *restoration) restore(pg *testserver.Postgres, dump string) {
 	r.Backend.ResetAccounts()
 }
 
-// postgresTool runs one of PostgreSQL's client programs, which stand where its server does.
+// postgresTool runs a client program of PostgreSQL, from the PATH or from the directory of the server.
 func postgresTool(tb testing.TB, name string, args ...string) {
 	tb.Helper()
 	path, err := exec.LookPath(name)
@@ -155,7 +154,7 @@ func postgresTool(tb testing.TB, name string, args ...string) {
 	}
 }
 
-// run runs a command against a server; its exit code must be the wanted one.
+// run runs a command against a server. Its exit code must be code.
 func (tr *trial) run(code int, name string, p *harness.Process, args ...string) harness.Finished {
 	tr.Helper()
 	got := harness.Command(tr, 2*time.Minute, nil,
@@ -166,13 +165,13 @@ func (tr *trial) run(code int, name string, p *harness.Process, args ...string) 
 	return got
 }
 
-// report looks at what an operator is told: by the probe, by doctor, by verify.
+// report checks what the operator sees: in /readyz, doctor and verify.
 func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	if status, body, err := held.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
 		r.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
-	// A process is ready before it has looked at the index.
-	r.Eventually(time.Minute, "the log says what is held back, and how to go on", func() error {
+	// A process is ready before it has checked the index.
+	r.Eventually(time.Minute, "the log explains that sending is off, and how to go on", func() error {
 		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
 			strings.Contains(log, "left unchanged although it does not match SQL") != rebuilt {
 			return errors.New(log)
@@ -182,7 +181,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	examined := harness.Command(r, time.Minute, harness.Keys,
 		append([]string{"doctor"}, r.Backend.Args()...)...)
 	if newer := strings.Contains(examined.Stdout, "--hold"); newer != rebuilt {
-		r.Errorf("doctor ended with %d and said\n%s%s", examined.Code, examined.Stdout, examined.Stderr)
+		r.Errorf("doctor ended with %d and printed\n%s%s", examined.Code, examined.Stdout, examined.Stderr)
 	}
 	var unknown []string
 	for _, ref := range r.refs["gap-waiting"] {
@@ -191,7 +190,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	slices.Sort(unknown)
 	verified := r.run(1, "verify", held, "--unknown")
 	if got := strings.Fields(verified.Stdout); !slices.Equal(got, unknown) {
-		r.Errorf("verify names %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
+		r.Errorf("verify lists %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
 			verified.Stderr)
 	}
 	if !strings.Contains(verified.Stderr, fmt.Sprintf("missing: %d ", restoreGroup)) {
@@ -199,8 +198,8 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	}
 }
 
-// resend hands over everything that the client ever sent, with the keys of the first time: it need not know
-// where the gap began.
+// resend imports everything that the client ever sent, with the same keys. The client need not know where the
+// gap began.
 func (r *restoration) resend(held *harness.Process) {
 	path := filepath.Join(r.TempDir(), "all.ndjson")
 	r.Check(os.WriteFile(path, r.lines.Bytes(), 0o600))
@@ -210,9 +209,8 @@ func (r *restoration) resend(held *harness.Process) {
 		r.Fatalf("%v: %s", err, got.Stdout)
 	}
 	if sum.Accepted != 2*restoreGroup || sum.Replayed != 3*restoreGroup || sum.Refused != 0 {
-		r.Errorf("the import came to %+v: the gap's %d are new, and the backup's %d known", sum,
-			2*restoreGroup,
-			3*restoreGroup)
+		r.Errorf("the import ended as %+v; want the gap's %d as new, and the backup's %d as known", sum,
+			2*restoreGroup, 3*restoreGroup)
 	}
 	rows, err := judge.ReadRows(r.Context(), r.Database())
 	r.Check(err)
@@ -223,12 +221,12 @@ func (r *restoration) resend(held *harness.Process) {
 		}
 	}
 	if len(rows) != 5*restoreGroup {
-		r.Errorf("SQL has %d callbacks, not %d", len(rows), 5*restoreGroup)
+		r.Errorf("SQL has %d callbacks, want %d", len(rows), 5*restoreGroup)
 	}
 }
 
-// conclude judges: what is in the backup and was sent after it is sent once more, and its first send is
-// recorded nowhere; what was accepted after it is forgotten, and lives on under another id.
+// conclude judges the trial. A callback in the backup that was sent after it is sent once more, and its first
+// send is recorded nowhere. A callback accepted after the backup is lost, and exists again under another id.
 func (r *restoration) conclude() {
 	forgotten := map[string]bool{}
 	for _, group := range []string{"gap-sent", "gap-waiting"} {
@@ -238,7 +236,7 @@ func (r *restoration) conclude() {
 	}
 	r.Verdict(judge.Bounds{Duplicates: restoreGroup, PerCallback: 1, Unrecorded: restoreGroup,
 		Unknown: forgotten, Heal: 2 * time.Minute})
-	// By order, whatever its ids: only what was sent between the backup and the crash may arrive twice.
+	// By order, whichever ids it has: only orders sent between the backup and the crash may arrive twice.
 	times := map[string]int{}
 	for _, a := range r.Accepted {
 		times[a.Ref] += r.Receiver.Times(a.ID)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A saturation keeps a dispatcher as busy as it can be: callers hand over batches as long as fewer than a few
-// thousand callbacks are open, and the receiver answers at once.
+// A saturation keeps a dispatcher as busy as possible: callers submit batches while fewer than a few thousand
+// callbacks are open, and the receiver responds at once.
 type saturation struct {
 	*trial
 	p        *harness.Process
@@ -31,8 +31,8 @@ const (
 	saturationOpen    = 4000
 )
 
-// saturate loads a dispatcher of these arguments until the test ends. It is alone on its server, and has as
-// many connections to SQL as usual. Its books are not compared, for that reason.
+// saturate loads a dispatcher with these arguments until the test's end. The dispatcher has the server to
+// itself, and the usual number of connections to SQL. why is the reason to skip the reconciliation.
 func saturate(tr *harness.Trial, why string, args ...string) *saturation {
 	tr.Backend.SkipReconciliation(why)
 	tr.Args = nil
@@ -63,7 +63,7 @@ func saturate(tr *harness.Trial, why string, args ...string) *saturation {
 	return s
 }
 
-// busy says whether enough is open, or the load has ended by an error.
+// busy reports whether enough callbacks are open, or the load has failed.
 func (s *saturation) busy() bool {
 	ended, err := s.p.Counter(endedMetric)
 	if err != nil {
@@ -72,45 +72,44 @@ func (s *saturation) busy() bool {
 	return s.Failed() || float64(s.accepted.Load())-ended > saturationOpen
 }
 
-// endedMetric counts callbacks that have become terminal.
+// endedMetric counts the callbacks that became terminal.
 const endedMetric = "dispatcher_callbacks_terminal_total"
 
-// removed is how many callbacks retention has removed.
+// removed returns the number of callbacks that retention has removed.
 func (s *saturation) removed() int { return s.p.Count(purgedMetric, `what="callback"`) }
 
-// during measures for that long how many callbacks are delivered and removed a second.
+// during measures for span how many callbacks are delivered and removed a second.
 func (s *saturation) during(span time.Duration) (delivered, removed float64) {
 	began, d, r := time.Now(), s.p.Count(endedMetric), s.removed()
-	time.Sleep(span) // what is measured
+	time.Sleep(span) // the measured time
 	took := time.Since(began).Seconds()
 	return float64(s.p.Count(endedMetric)-d) / took, float64(s.removed()-r) / took
 }
 
-// fellDue measures over span how many callbacks are delivered a second and how many are removed. What is
-// removed is counted one retention later, when those that were delivered fall due.
+// fellDue measures over span how many callbacks are delivered a second, and how many are removed. It counts
+// the removed ones one retention later, when the delivered ones fall due.
 func (s *saturation) fellDue(span, retention time.Duration) (delivered, removed float64) {
 	d := s.p.Count(endedMetric)
 	time.Sleep(retention)
 	r := s.removed()
-	time.Sleep(span - retention) // what is measured
+	time.Sleep(span - retention) // the measured time
 	d = s.p.Count(endedMetric) - d
 	time.Sleep(retention)
 	return float64(d) / span.Seconds(), float64(s.removed()-r) / span.Seconds()
 }
 
-// Retention removes callbacks as fast as a saturated dispatcher delivers them, payloads first and rows later:
-// what should be gone does not gather.
+// Retention removes callbacks as fast as a saturated dispatcher delivers them, first the payloads and later
+// the rows. So expired data does not accumulate.
 func TestRetentionKeepsUpWithSaturation(t *testing.T) {
-	// It runs alone, because it measures.
-	// Retention works in runs seconds apart, so rows of some seconds may wait at the end that did not at the
-	// beginning: in two minutes they are below the twentieth that is allowed.
+	// The test runs alone, because it measures. Retention runs every few seconds, so the backlog at the end
+	// may be some seconds larger than at the start. In two minutes that is less than the allowed 5 %.
 	span := sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
 	harness.OnEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const retention = 5 * time.Second
 		s := saturate(tr, "retention removes callbacks",
 			"--retention-payload", "1s", "--retention-metadata", retention.String())
 		s.AtLeast(time.Minute, "retention begins", 1, s.removed)
-		s.during(10 * time.Second) // what had gathered before the first run goes
+		s.during(10 * time.Second) // removes the backlog from before the first run
 		before := s.overdue(retention)
 		delivered, removed := s.fellDue(span, retention)
 		after := s.overdue(retention)
@@ -118,15 +117,15 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 			"after %s before",
 			delivered, removed, removed/delivered, after, before)
 		if removed < 0.95*delivered {
-			s.Errorf("removed %.0f/s of %.0f/s that were delivered", removed, delivered)
+			s.Errorf("removed %.0f/s, and delivered %.0f/s", removed, delivered)
 		}
 		if more := after - before; more > span/5 {
-			s.Errorf("what should be gone is older by %s than %s before", more, span)
+			s.Errorf("the backlog of retention grew by %s in %s", more, span)
 		}
 	})
 }
 
-// overdue is for how long the oldest terminal callback has outstayed its retention.
+// overdue returns how long the oldest terminal callback has exceeded its retention.
 func (s *saturation) overdue(retention time.Duration) time.Duration {
 	s.Helper()
 	oldest := s.sqlCount(`SELECT coalesce(MIN(finished_at), 0) FROM callbacks WHERE finished_at > 0`)
@@ -136,11 +135,11 @@ func (s *saturation) overdue(retention time.Duration) time.Duration {
 	return max(0, time.Since(time.UnixMilli(int64(oldest)))-retention).Round(100 * time.Millisecond)
 }
 
-// snapshotSpan is shorter while the test is being worked on.
+// snapshotSpan is shorter during work on the test.
 var snapshotSpan = flag.Duration("snapshot", 10*time.Minute,
 	"how long TestASnapshotHeldForMinutes holds its snapshot")
 
-// sweepPage is the statement of a page of the sweep, from the low-water mark on.
+// sweepPage is the query of one page of the sweep, from the low-water mark on.
 const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callbacks
 	WHERE state = 'scheduled'
 		AND (due_at, id) > ($1::bigint, '')
@@ -149,18 +148,18 @@ const sweepPage = `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM callba
 	ORDER BY due_at, id
 	LIMIT 1000`
 
-// A transaction that holds a snapshot for ten minutes, as a report or a dump does, keeps PostgreSQL from
-// cleaning the index over due times. A saturated dispatcher delivers as much as without it, and a page of its
-// sweep does not read more from minute to minute.
+// A transaction with a snapshot, such as a report or a dump, runs for ten minutes. Meanwhile PostgreSQL
+// cannot vacuum the index of due times. A saturated dispatcher delivers as much as without it, and the pages
+// of its sweep do not grow from minute to minute.
 func TestASnapshotHeldForMinutes(t *testing.T) {
-	// It runs alone, because it measures.
+	// The test runs alone, because it measures.
 	harness.OnEach(t, onlyPostgresRedis, snapshotHeld)
 }
 
 func snapshotHeld(tr *harness.Trial) {
-	s := saturate(tr, "it ends in the middle of its load")
+	s := saturate(tr, "the test ends under load")
 	apart := max(20*time.Second, *snapshotSpan/10)
-	s.during(10 * time.Second) // it warms up
+	s.during(10 * time.Second) // warm-up
 	before, _ := s.during(apart)
 
 	snapshot, err := s.Database().BeginTx(s.Context(),
@@ -185,7 +184,8 @@ func snapshotHeld(tr *harness.Trial) {
 	if within < 0.9*without {
 		s.Errorf("delivered %.0f/s while a snapshot is held, %.0f/s without", within, without)
 	}
-	// The mark is one to two minutes behind the clock: only then what a page reads is as much as it will be.
+	// The low-water mark is one to two minutes behind the clock. Before that a page does not yet read its
+	// full amount.
 	most := 1.5
 	if *snapshotSpan < 4*time.Minute {
 		most = 4
@@ -197,13 +197,13 @@ func snapshotHeld(tr *harness.Trial) {
 	}
 }
 
-// buffersOfSweep is how many buffers PostgreSQL reads for a page of the sweep.
+// buffersOfSweep returns how many buffers PostgreSQL reads for a page of the sweep.
 func (s *saturation) buffersOfSweep() int64 {
 	mark := s.sqlCount(`SELECT coalesce(MAX(due_at), 0) FROM cursors WHERE name = 'low due'`)
 	tx, err := s.Database().BeginTx(s.Context(), nil)
 	s.Check(err)
 	defer tx.Rollback() //nolint:errcheck // it has written nothing
-	// As the program does: its plan must not follow statistics of a table that was empty.
+	// As in the program: the plan must not depend on the statistics of a table that was empty.
 	_, err = tx.ExecContext(s.Context(), `SET LOCAL enable_seqscan = off`)
 	s.Check(err)
 	var text string

@@ -10,12 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// What a million open callbacks may cost, on two cores that the databases and the receivers share.
+// Goals for a million open callbacks, on two cores shared with the databases and the receivers.
 const (
 	rebuildGoal = 30 * time.Second
-	// firstSendGoal counts from the moment that the index is lost.
+	// firstSendGoal counts from the loss of the index.
 	firstSendGoal = 2 * time.Second
-	// memoryGoal is for a process whose index is in Redis; embeddedGoal, for one whose index holds a million.
+	// memoryGoal is for a process with its index in Redis, embeddedGoal for one with a million callbacks in
+	// its embedded index.
 	memoryGoal   = 256 << 20
 	embeddedGoal = 1 << 30
 )
@@ -23,7 +24,7 @@ const (
 // manyOpen are the bounds of a trial whose seeded callbacks stay open.
 var manyOpen = judge.Bounds{MayBeOpen: true, SharedRefs: true}
 
-// seeded seeds open callbacks in SQL with a process of its own, and leaves nothing of them in Redis.
+// seeded seeds open callbacks in SQL through a first process, and leaves none in Redis.
 func (tr *trial) seeded(open, overdue int) {
 	tr.Helper()
 	tr.Seed(tr.Serve(), harness.Seeding{N: open, Overdue: overdue, Lanes: 100,
@@ -32,10 +33,10 @@ func (tr *trial) seeded(open, overdue int) {
 			c["lane"] = ref
 			return c
 		}})
-	tr.Flush() // the seeding's own process has left a few
+	tr.Flush() // the first process has enqueued a few
 }
 
-// scaleSeed is what these trials find in SQL.
+// scaleSeed seeds the callbacks of these trials.
 func (tr *trial) scaleSeed() (open, overdue int) {
 	tr.Helper()
 	open = sized(50_000, 100_000, 1_000_000)
@@ -43,8 +44,7 @@ func (tr *trial) scaleSeed() (open, overdue int) {
 	return open, open / 50
 }
 
-// startedCold starts a process that finds an index without anything in it, and then, if it can be, empties
-// the index.
+// startedCold starts a process with an empty index. If the index is in Redis, it then empties it again.
 func startedCold(tr *trial) {
 	open, overdue := tr.scaleSeed()
 	tr.MarkFault()
@@ -58,10 +58,10 @@ func startedCold(tr *trial) {
 
 	if tr.Backend.Redis != "" {
 		tr.Check(p.ForgetPeak())
-		// These fall due when the index has just been lost. Nothing is due before.
+		// These callbacks fall due just after the loss of the index. Nothing is due before.
 		tr.AcceptMany(1000, func(i int) harness.Submission { return tr.due("due", i, 3*time.Second) })
 		due := time.Now().Add(3 * time.Second)
-		time.Sleep(time.Until(due.Add(-time.Second))) // the fault comes at a time, not upon a condition
+		time.Sleep(time.Until(due.Add(-time.Second))) // the time of the fault
 		tr.MarkFault()
 		m = tr.measure("emptied", open-overdue)
 		tr.Flush()
@@ -73,14 +73,14 @@ func startedCold(tr *trial) {
 	tr.Verdict(manyOpen)
 }
 
-// A measurement is what the loss of an index costs, from that moment on.
+// A measurement is the cost of losing an index, from that moment on.
 type measurement struct {
 	*trial
 	stretched func() float64
 	what      string
-	open      int // that the rebuild must find, at least
+	open      int // the rebuild must find at least so many
 	lost      time.Time
-	// ready is how long a process took to start.
+	// ready is how long the process took to start.
 	ready time.Duration
 }
 
@@ -89,7 +89,7 @@ func (tr *trial) measure(what string, open int) *measurement {
 	return &measurement{trial: tr, stretched: harness.Stretch(tr), what: what, open: open, lost: time.Now()}
 }
 
-// judge holds a rebuild against its goals.
+// judge compares a rebuild with its goals.
 func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	m.Helper()
 	peak, err := p.PeakMemory()
@@ -106,7 +106,7 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	if r.Took > by(rebuildGoal) {
 		m.Errorf("%s: the rebuild took %s, the goal is %s", m.what, r.Took, by(rebuildGoal))
 	}
-	// A process that starts has its SQL to open first.
+	// A new process must first open its SQL.
 	if limit := by(firstSendGoal) + m.ready; first > limit {
 		m.Errorf("%s: the first send came %s after the loss, the goal is %s", m.what, first, limit)
 	}
@@ -120,7 +120,7 @@ func (m *measurement) judge(p *harness.Process, r harness.Rebuilt) {
 	}
 }
 
-// firstSend is when the first request arrived after the loss. Nothing was due when it came.
+// firstSend returns the first arrival after the loss of the index. Nothing was due before it.
 func (m *measurement) firstSend() time.Time {
 	for _, a := range m.Receiver.All() {
 		if a.At.After(m.lost) {
@@ -131,14 +131,14 @@ func (m *measurement) firstSend() time.Time {
 	return time.Time{}
 }
 
-// settleDue waits until nothing that is due is open.
+// settleDue waits until no due callback is open.
 func (tr *trial) settleDue() {
 	tr.Helper()
 	tr.awaitNone(time.Minute, "everything that was due has ended",
 		`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`, time.Now().UnixMilli())
 }
 
-// awaitRebuilt waits until the process has finished more than n rebuilds, and returns the next one.
+// awaitRebuilt waits until the process has finished more than n rebuilds, and returns number n, from 0.
 func (tr *trial) awaitRebuilt(p *harness.Process, n int) harness.Rebuilt {
 	tr.Helper()
 	var all []harness.Rebuilt
@@ -151,7 +151,7 @@ func (tr *trial) awaitRebuilt(p *harness.Process, n int) harness.Rebuilt {
 	return all[n]
 }
 
-// filled is how many callbacks the trial's Redis holds in its delay sets.
+// filled returns the number of callbacks in the delay sets of the trial's Redis.
 func (tr *trial) filled() (sum int, err error) {
 	err = tr.Backend.EachKey(tr.Context(), func(c *redis.Client, key, name string) error {
 		if name != "delay" {
@@ -164,20 +164,19 @@ func (tr *trial) filled() (sum int, err error) {
 	return sum, err
 }
 
-// awaitFilled waits until the index holds at least n.
+// awaitFilled waits until the index has at least n callbacks in its delay sets.
 func (tr *trial) awaitFilled(n int, limit time.Duration) {
 	tr.Helper()
-	tr.Eventually(limit, fmt.Sprintf("the index holds %d callbacks", n), func() error {
+	tr.Eventually(limit, fmt.Sprintf("the index has %d callbacks", n), func() error {
 		got, err := tr.filled()
 		if err == nil && got < n {
-			err = fmt.Errorf("it holds %d", got)
+			err = fmt.Errorf("it has %d", got)
 		}
 		return err
 	})
 }
 
-// emptiedWhileFilled empties the index in the middle of the rebuild of an emptied one, and then twice in a
-// row.
+// emptiedWhileFilled empties the index during the rebuild of an empty one, and then twice in a row.
 func emptiedWhileFilled(tr *trial) {
 	open, _ := tr.scaleSeed()
 	tr.Serve()
@@ -199,25 +198,25 @@ func emptiedWhileFilled(tr *trial) {
 		tr.Check(err)
 		finished += len(all)
 	}
-	tr.Remark("emptied three times, the last time while the index held a thousandth of %d: complete again "+
+	tr.Remark("emptied three times, the last time while the index had a thousandth of %d: complete again "+
 		"%s later; two processes finished %d rebuilds", open, whole, finished)
 	tr.Verdict(manyOpen)
 }
 
-// whole says whether the index was filled to the end, as SQL knows it, and no process is rebuilding.
+// whole returns an error unless the index is complete and no process is rebuilding it.
 func (tr *trial) whole() error {
 	if n := tr.sqlCount(`SELECT generation - built FROM index_meta`); n != 0 {
 		return fmt.Errorf("generation %d after the one that is built is being filled", n)
 	}
 	for _, p := range tr.Alive() {
-		if err := fit(p); err != nil {
+		if err := healthError(p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leaderKilled kills the process that fills the index, in the middle of it. Another one must take over.
+// leaderKilled kills the process that rebuilds the index, half-way. Another one must take over.
 func leaderKilled(tr *trial) {
 	open, _ := tr.scaleSeed()
 	leader := tr.ServeUntil(fmt.Sprint("during_rebuild:", open/4000))
@@ -237,23 +236,24 @@ func leaderKilled(tr *trial) {
 	tr.Accounted(manyOpen)
 }
 
-// lateGoal is by how much a callback for a destination that answers may be late, at the 99th percentile,
-// whatever another destination does.
+// lateGoal is the allowed lateness at p99 of a callback whose destination responds, whatever another
+// destination does.
 const lateGoal = 250 * time.Millisecond
 
-// commits is how many a callback waits for on its way from the request to the receiver: those of its row and
-// of its stamp.
+// commits is the number of commits between the request for a callback and its send: those of its row and of
+// its stamp.
 const commits = 2
 
-// blackHoleOpens starts a process, whose lateness while nothing is broken it returns, and has requests of the
-// kind hole read and never answered. The other result shapes callbacks for the hole, whose attempts hold
-// their slots for long.
+// blackHoleOpens starts a process and returns its lateness without a fault. The receiver then reads requests
+// of the kind hole and never responds. The function shape makes callbacks for it, whose attempts occupy their
+// slots for long.
 func (tr *trial) blackHoleOpens() (calm judge.Quantiles, shape func(ref string) harness.Submission) {
 	tr.Helper()
-	tr.Receiver.AnswerKind("hole", harness.Reply{Cut: true, After: time.Hour}) // until the sender hangs up
+	// An hour: the client closes the connection first.
+	tr.Receiver.AnswerKind("hole", harness.Reply{Cut: true, After: time.Hour})
 	hole := "http://" + tr.Receiver.Listen(tr, "127.0.0.2:0")
 	tr.Serve()
-	calm = judge.QuantilesOf(tr.lateBeside("calm", 5*time.Second))
+	calm = judge.QuantilesOf(tr.steadyLateness("calm", 5*time.Second))
 	return calm, func(ref string) harness.Submission {
 		c := tr.Callback("hole", ref)
 		c["url"] = hole + "/hole/" + ref
@@ -262,8 +262,8 @@ func (tr *trial) blackHoleOpens() (calm judge.Quantiles, shape func(ref string) 
 	}
 }
 
-// blackHole sends a steady load to one destination, beside a backlog that is due for another one that takes
-// every request and answers none. Then it answers.
+// blackHole sends a steady load to one destination. Another destination with a large backlog reads every
+// request and does not respond. At the end it responds.
 func blackHole(tr *trial) {
 	calm, shape := tr.blackHoleOpens()
 	pending := sized(10_000, 20_000, 100_000)
@@ -272,18 +272,18 @@ func blackHole(tr *trial) {
 		delete(c, "idempotency_key")
 		return c
 	})
-	tr.heldAgainst(calm, pending)
+	tr.judgeSteadyLoad(calm, pending)
 	tr.Receiver.Answer(harness.Usual)
 	answered := time.Now()
 	tr.MarkFault()
 	tr.Settle(10 * time.Minute)
 	took := time.Since(answered)
-	tr.Remark("the black hole answered at last: its %d ended in %s, %.0f/s", pending,
+	tr.Remark("the black hole responds at last: its %d ended in %s, %.0f/s", pending,
 		took, float64(pending)/took.Seconds())
 	tr.Verdict(judge.Bounds{})
 }
 
-// blackHoleWithManyDue is blackHole with many that were due when the process started, and that stay open.
+// blackHoleWithManyDue is blackHole with many callbacks that are due when the process starts and stay open.
 func blackHoleWithManyDue(tr *trial) {
 	calm, shape := tr.blackHoleOpens()
 	pending := sized(50_000, 100_000, 1_000_000)
@@ -294,39 +294,40 @@ func blackHoleWithManyDue(tr *trial) {
 	m := tr.measure("started cold before a black hole", pending)
 	p := tr.Serve()
 	m.ready = time.Since(m.lost)
-	filling := judge.QuantilesOf(tr.lateBeside("filling", 5*time.Second))
+	filling := judge.QuantilesOf(tr.steadyLateness("filling", 5*time.Second))
 	m.judge(p, tr.awaitRebuilt(p, 0))
 	tr.Remark("while the index was being filled: the healthy one %s", filling)
-	tr.heldAgainst(calm, pending)
+	tr.judgeSteadyLoad(calm, pending)
 	tr.Verdict(manyOpen)
 }
 
-// lateBeside sends fifty callbacks a second for so long to the destination that answers, and returns how late
-// they were sent.
-func (tr *trial) lateBeside(name string, length time.Duration) []time.Duration {
+// steadyLateness sends fifty callbacks a second to the destination that responds, for length, and returns
+// their lateness.
+func (tr *trial) steadyLateness(name string, length time.Duration) []time.Duration {
 	tr.Helper()
 	ld := tr.Load(50, tr.Numbered(name))
-	time.Sleep(length) // the load's length
+	time.Sleep(length) // the duration of the load
 	ld.Finish()
 	tr.awaitEnds(time.Minute, name+"-%")
 	late := tr.lateness(name + "-%")
 	if want := int(length.Seconds() * 25); len(late) < want {
-		tr.Errorf("%s: only %d were sent, at least %d were to be", name, len(late), want)
+		tr.Errorf("%s: %d were sent, want at least %d", name, len(late), want)
 	}
 	return late
 }
 
-// heldAgainst judges the lateness of a steady load beside a broken destination. Only what others take of the
-// machine, and a disk that stalls, excuse it.
-func (tr *trial) heldAgainst(calm judge.Quantiles, pending int) {
+// judgeSteadyLoad judges the lateness of a steady load while another destination is down. The limit grows
+// only with the CPU time of other programs and with stalls of the disk.
+func (tr *trial) judgeSteadyLoad(calm judge.Quantiles, pending int) {
 	tr.Helper()
 	stretched, stalled := harness.Stretch(tr), harness.Stalls(tr)
-	healthy := judge.QuantilesOf(tr.lateBeside("healthy", sized(10*time.Second, 15*time.Second, time.Minute)))
+	length := sized(10*time.Second, 15*time.Second, time.Minute)
+	healthy := judge.QuantilesOf(tr.steadyLateness("healthy", length))
 	stall, stretch := stalled(), stretched()
-	tr.Remark("beside %d pending in a black hole, another destination was late by %s; before, by %s "+
+	tr.Remark("with %d pending in a black hole, another destination was late by %s; before, by %s "+
 		"(other programs slowed the machine by a factor of %.1f, its disk stalled for %s at most)",
 		pending, healthy, calm, stretch, stall)
 	if limit := time.Duration(float64(lateGoal)*stretch) + commits*stall; healthy.P99 > limit {
-		tr.Errorf("p99 is %s beside a black hole, over %s", healthy.P99, limit)
+		tr.Errorf("p99 is %s with a black hole, over %s", healthy.P99, limit)
 	}
 }

@@ -15,54 +15,53 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// restHealing is for a sweep, a lease that runs out, the tiers, and a backlog on a machine that others load.
+// restHealing allows for a sweep, an expiring lease, the tiers, and a backlog on a busy machine.
 const restHealing = 2 * time.Minute
 
-// exact are the bounds of a fault that costs no duplicate: SQL knows of every claim, whatever Redis forgets,
-// and results wait in memory until they can be committed.
+// exact are the bounds of a fault that costs no duplicate: SQL has every claim, whatever Redis loses, and
+// results wait in memory until their commit.
 func exact() judge.Bounds { return judge.Bounds{Heal: restHealing} }
 
 const (
-	// sharedAccept is how long an accept may take at p99 where other trials load the machine: less than a
-	// call to an index that hangs.
+	// sharedAccept is the limit of an accept at p99 on a machine with other trials: less than the timeout of
+	// a call to a hung index.
 	sharedAccept = 3 * time.Second
 	// outageRate is the load of a scenario, in callbacks a second.
 	outageRate = 50
-	// mostStretch is how much slower than without others a machine may be, so that what takes too long on it
-	// is a failure.
+	// mostStretch is the highest slowdown by other programs at which the limits of time still apply.
 	mostStretch = 2
 )
 
-// A scenario is the run that faults of the servers and of the machine have in common: a load and a watch all
-// the while, a fault in the middle of it, and the verdict.
+// A scenario is the common run of faults of the servers and of the machine: a load and a watch, a fault in
+// the middle, and the verdict.
 type scenario struct {
 	rate  int                          // callbacks a second; zero: outageRate
-	shape func(int) harness.Submission // nil: mixed
-	// around are the callbacks that are accepted before the fault begins, and after it has ended; zero: those
-	// of three seconds.
+	shape func(int) harness.Submission // nil: Mixed
+	// around is the number of callbacks to accept before the fault and after it; zero: those of three
+	// seconds.
 	around int
-	// strike is the fault, from its beginning to its end.
+	// strike is the whole fault, from beginning to end.
 	strike func(*struck)
-	// refuses: SQL cannot commit meanwhile, so that accepts are refused. Otherwise each accept is answered at
-	// the first asking and soon, and the process stays ready.
+	// refuses: SQL cannot commit meanwhile, so accepts are refused. Otherwise the first request of each
+	// accept must succeed in time, and the process stays ready.
 	refuses bool
-	// acceptLimit is how long an accept may take at p99; zero is sharedAccept.
+	// acceptLimit is the limit of an accept at p99; zero: sharedAccept.
 	acceptLimit time.Duration
-	// bounds are the verdict's; nil: exact.
+	// bounds are those of the verdict; nil: exact.
 	bounds func() judge.Bounds
 }
 
-// A struck trial is one under a fault, and what was seen of it from outside.
+// A struck is a trial under a fault, with the observations from outside.
 type struck struct {
 	*trial
 	p *harness.Process
 	w *watch
-	// began and ended are the fault's.
+	// began and ended are the times of the fault.
 	began, ended time.Time
 }
 
-// suffer runs a scenario on the processes that were started, until everything is terminal, and holds it to
-// what every fault must leave alone: the process, its size, and that of its log.
+// suffer runs a scenario on the running processes until everything is terminal. It also checks what no fault
+// may change: the process runs, and its memory and its log stay small.
 func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	tr.Helper()
 	if s.shape == nil {
@@ -110,27 +109,27 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	return r, v
 }
 
-// awaitMore waits until the load has handed over n callbacks more.
+// awaitMore waits until the load has accepted n more callbacks.
 func (tr *trial) awaitMore(n int) {
 	tr.Helper()
 	from := tr.Count()
-	tr.AtLeast(3*time.Minute, "the load is handed over", n, func() int { return tr.Count() - from })
+	tr.AtLeast(3*time.Minute, "the load is accepted", n, func() int { return tr.Count() - from })
 }
 
-// lasting waits until the load has handed over what it does in that time.
+// lasting waits until the load has accepted as many callbacks as it does in d.
 func (tr *trial) lasting(d time.Duration) {
 	tr.Helper()
 	tr.awaitMore(int(d.Seconds() * outageRate))
 }
 
-// awaitSends waits until that many more requests have arrived.
+// awaitSends waits until n more requests have arrived.
 func (tr *trial) awaitSends(n int) {
 	tr.Helper()
 	from := tr.Receiver.Count()
 	tr.AtLeast(time.Minute, "the load arrives", n, func() int { return tr.Receiver.Count() - from })
 }
 
-// again does something in each period until the load has handed over n callbacks more.
+// again calls do in each period until the load has accepted n more callbacks.
 func (tr *trial) again(period time.Duration, n int, do func()) {
 	tr.Helper()
 	ticker := time.NewTicker(period)
@@ -140,62 +139,60 @@ func (tr *trial) again(period time.Duration, n int, do func()) {
 	}
 }
 
-// sendingEnds is how long after the beginning of a blackout a request may still leave that was stamped before
-// it.
+// sendingEnds is how long after the start of a blackout a request may still leave, because it was stamped
+// before.
 const sendingEnds = 3 * time.Second
 
-// refusedWithin is how long an accept may take to be refused while SQL does not answer: two seconds for the
-// commit, more for a group of many rows, and what a loaded machine adds.
+// refusedWithin is the time limit of a refusal while SQL does not respond: two seconds for the commit, more
+// for a group of many rows, and a margin for a busy machine.
 const refusedWithin = 5 * time.Second
 
-// A blackout is a span of time in which SQL cannot commit. Meanwhile nothing is accepted and nothing is sent;
-// afterwards the process is ready again by itself, and works.
+// A blackout is a time in which SQL cannot commit. Meanwhile nothing is accepted and nothing is sent.
+// Afterwards the process becomes ready without help, and works.
 type blackout struct {
 	what      string
 	lasts     time.Duration
-	hit, mend func() // each fails the trial by itself
-	// locked: the commit waits for a lock. No accept need come to its end meanwhile, and /readyz is not
-	// judged.
+	hit, heal func() // each fails the trial on an error
+	// locked: the commit waits for a lock. Accepts need not return meanwhile, and /readyz is not judged.
 	locked bool
 }
 
-// blackout breaks SQL, waits, and mends it again. It returns what was seen meanwhile.
+// blackout breaks SQL, waits, and repairs it. It returns the observations meanwhile.
 func (r *struck) blackout(b blackout) glance {
 	r.Helper()
 	before := r.Receiver.Count()
 	b.hit()
 	from := time.Now()
-	time.Sleep(min(sendingEnds, b.lasts)) // the fault lasts, by the clock
+	time.Sleep(min(sendingEnds, b.lasts)) // the fault lasts for a fixed time
 	sent := r.Receiver.Count()
 	time.Sleep(max(0, b.lasts-sendingEnds))
 	to := time.Now()
 	if now := r.Receiver.Count(); now != sent {
 		r.Errorf("%s: %d requests were sent while SQL could not stamp them", b.what, now-sent)
 	}
-	b.mend()
+	b.heal()
 	g := r.w.during(from, to)
 	if wrong := g.refused(b.locked); wrong != "" {
 		r.Errorf("%s: %s: %s", b.what, wrong, g)
 	}
-	mended := time.Now()
+	healed := time.Now()
 	if err := r.p.AwaitReady(30 * time.Second); err != nil {
 		r.Errorf("after %s: %v", b.what, err)
 	}
-	ready := time.Since(mended)
+	ready := time.Since(healed)
 	again := r.Receiver.Count()
 	r.Eventually(30*time.Second, "callbacks are sent again after "+b.what, func() error {
 		if r.Receiver.Count() == again {
-			return fmt.Errorf("nothing arrived: %s", r.w.during(mended, time.Now()))
+			return fmt.Errorf("nothing arrived: %s", r.w.during(healed, time.Now()))
 		}
 		return nil
 	})
 	r.Remark("%s for %s: %s; sent meanwhile %d; ready again after %s, sending after %s", b.what,
-		to.Sub(from), g, sent-before, ready,
-		time.Since(mended))
+		to.Sub(from), g, sent-before, ready, time.Since(healed))
 	return g
 }
 
-// refused says what is wrong with what was seen while SQL could not commit; empty: nothing.
+// refused returns what is wrong with the observations while SQL could not commit; empty: nothing.
 func (g glance) refused(locked bool) string {
 	var wrong []string
 	note := func(is bool, format string, args ...any) {
@@ -206,17 +203,17 @@ func (g glance) refused(locked bool) string {
 	note(g.accepts[http.StatusAccepted]+g.accepts[http.StatusOK] > 0, "an accept succeeded")
 	note(g.accepts[http.StatusServiceUnavailable] == 0 && !locked, "no accept was refused with 503")
 	for status, n := range g.accepts {
-		note(status != http.StatusServiceUnavailable && !locked, "%d accepts were answered %d", n, status)
+		note(status != http.StatusServiceUnavailable && !locked, "%d accepts got %d", n, status)
 	}
 	note(g.bare > 0, "%d refusals have no Retry-After", g.bare)
 	note(g.slowest > refusedWithin, "an accept was refused only after %s", g.slowest)
-	note(g.last != http.StatusServiceUnavailable && !locked, "/readyz said %d at last, want 503", g.last)
+	note(g.last != http.StatusServiceUnavailable && !locked, "/readyz returned %d at last, want 503", g.last)
 	return strings.Join(wrong, ", ")
 }
 
-// A watch looks at one process a few times a second, as a load balancer and a caller would: what /readyz
-// says, what an accept is answered and how long that takes, how many goroutines there are and how much
-// memory. What it hands over is in the trial's books.
+// A watch observes one process a few times a second, as a load balancer and a caller would: the status of
+// /readyz, the status and latency of an accept, the goroutines and the memory. The ledger of the trial
+// includes its callbacks.
 type watch struct {
 	l    *trial
 	p    *harness.Process
@@ -225,30 +222,30 @@ type watch struct {
 	mu      sync.Mutex
 	accepts []seen
 	ready   []seen
-	// The most that the process took.
+	// The highest values of the process.
 	goroutines int
 	memory     int64
 }
 
-// A seen answer. Status zero is none.
+// A seen is an observed response. Status zero is none.
 type seen struct {
 	asked, answered time.Time
 	status          int
 	bare            bool // a refusal without Retry-After
-	degraded        bool // by Redis, as /readyz says
+	degraded        bool // /readyz reports Redis as degraded
 }
 
-// watchEvery is how often a watch looks.
+// watchEvery is the interval of a watch.
 const watchEvery = 200 * time.Millisecond
 
-// watch begins to look at a process, until end.
+// watch starts to observe a process. moderate ends it.
 func (tr *trial) watch(p *harness.Process) *watch {
 	w := &watch{l: tr, p: p}
 	w.ends = []func(){tr.Repeat(watchEvery, w.accept), tr.Repeat(watchEvery, w.look)}
 	return w
 }
 
-// accept hands over one callback, once.
+// accept submits one callback, once.
 func (w *watch) accept(i int) {
 	s := w.l.Numbered(fmt.Sprint("watched-", w.p.Cmd.Process.Pid))(i)
 	one := seen{asked: time.Now()}
@@ -278,26 +275,26 @@ func (w *watch) look(int) {
 	w.goroutines, w.memory = max(w.goroutines, goroutines), max(w.memory, memory)
 }
 
-// readiness is what /readyz says: its status, and whether it names Redis as degraded.
+// readiness returns the status of /readyz, and whether it lists Redis as degraded.
 func readiness(p *harness.Process) (status int, degraded bool, err error) {
 	status, body, err := p.Readyz()
 	if err != nil || status != http.StatusOK {
 		return status, false, err
 	}
-	var said struct{ Degraded []string }
-	err = json.Unmarshal([]byte(body), &said)
-	return status, slices.Contains(said.Degraded, "redis"), err
+	var reported struct{ Degraded []string }
+	err = json.Unmarshal([]byte(body), &reported)
+	return status, slices.Contains(reported.Degraded, "redis"), err
 }
 
-// A glance is what a watch saw in a span of time.
+// A glance sums up what a watch saw in a time span.
 type glance struct {
 	accepts, ready map[int]int // by status
 	slowest        time.Duration
-	// bare are refusals without Retry-After.
+	// bare counts refusals without Retry-After.
 	bare     int
-	last     int // what /readyz said last
-	looks    int // at /readyz
-	degraded int // those of them that found Redis named
+	last     int // last status of /readyz
+	looks    int // number of readings of /readyz
+	degraded int // readings that listed Redis as degraded
 }
 
 func (g glance) String() string {
@@ -305,7 +302,7 @@ func (g glance) String() string {
 		g.slowest.Round(time.Millisecond), g.ready, g.degraded)
 }
 
-// during is what was both asked and answered in that span.
+// during sums up the requests that began and ended in the time span.
 func (w *watch) during(from, to time.Time) glance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -334,8 +331,8 @@ func (w *watch) during(from, to time.Time) glance {
 	return g
 }
 
-// moderate ends a watch and checks that the process stayed within bounds: it neither collects goroutines or
-// memory while SQL is away, nor does it flood its log.
+// moderate ends a watch and checks that the process stayed within bounds. It must not accumulate goroutines
+// or memory while SQL is down, and must not flood its log.
 func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Helper()
 	for _, end := range w.ends {
@@ -345,7 +342,7 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	tr.Remark("most goroutines %d, most memory %s, log lines %d", w.goroutines, harness.Megabytes(w.memory),
 		lines)
 	if w.goroutines == 0 || w.memory == 0 {
-		tr.Error("goroutines and memory were never seen")
+		tr.Error("goroutines and memory were never read")
 	}
 	if w.goroutines > maxGoroutines {
 		tr.Errorf("%d goroutines, more than %d", w.goroutines, maxGoroutines)
@@ -358,7 +355,7 @@ func (tr *trial) moderate(w *watch, lasted time.Duration) {
 	}
 }
 
-// logLines counts the lines of a process's log, and its most frequent messages.
+// logLines counts the lines of a process's log, and returns its most frequent messages.
 func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
 	text, err := os.ReadFile(p.LogFile)
 	tr.Check(err)
@@ -367,7 +364,7 @@ func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
 		var entry struct{ Msg string }
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
 			entry.Msg = line // a library's own line
-		}
+		} // a line of a library, not JSON
 		count[entry.Msg]++
 		n++
 	}
@@ -380,8 +377,8 @@ func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
 	return n, kinds
 }
 
-// What a process may take at its worst in these trials: 64 callers at a time, 64 workers, and the connections
-// and timers of each.
+// Limits of a process in these trials: 64 callers and 64 workers at a time, and the connections and timers of
+// each.
 const (
 	maxGoroutines = 1200
 	maxMemory     = 400 << 20

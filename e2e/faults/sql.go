@@ -15,10 +15,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// sqlRate is the callbacks a second of the trials that break SQL.
+// sqlRate is the load of trials that break SQL, in callbacks a second.
 const sqlRate = 40
 
-// sqlFails starts a process and breaks its SQL while callbacks are sent.
+// sqlFails starts a process and breaks its SQL under load.
 func (tr *trial) sqlFails(strike func(*struck)) {
 	tr.Helper()
 	tr.Serve("--workers", "128")
@@ -26,14 +26,14 @@ func (tr *trial) sqlFails(strike func(*struck)) {
 		bounds: func() judge.Bounds {
 			b := exact()
 			if len(tr.Alive()) > 1 {
-				// What was claimed and could not be committed may come again: another process may claim it.
+				// Claims that could not be committed may come again, because another process may claim them.
 				b = tr.Hit(b)
 			}
 			return b
 		}})
 }
 
-// ownServer starts a PostgreSQL of the trial's own and puts the trial on it.
+// ownServer starts a PostgreSQL only for the trial and sets the trial's backend to it.
 func (tr *trial) ownServer(pg *testserver.Postgres) {
 	tr.Helper()
 	name := tr.Backend.Name
@@ -44,21 +44,21 @@ func (tr *trial) ownServer(pg *testserver.Postgres) {
 	tr.UseBackend(b)
 }
 
-// databaseName is that of the trial's database on PostgreSQL.
+// databaseName returns the name of the trial's database on PostgreSQL.
 func (tr *trial) databaseName() string {
 	tr.Helper()
 	return tr.texts(`SELECT current_database()`)[0]
 }
 
-// endSessions ends those of the program on the trial's database, and says how many there were.
+// endSessions ends the program's sessions on the trial's database, and returns their number.
 func (tr *trial) endSessions() int {
 	tr.Helper()
 	return tr.sqlCount(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'dispatcher'`)
 }
 
-// postgresEnds ends the whole server at once, then kills it, then one of its sessions, which costs all
-// sessions a second.
+// postgresEnds stops the server at once, then kills it, and then kills one of its sessions, which ends all
+// sessions for a second.
 func postgresEnds(tr *trial) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
@@ -69,7 +69,7 @@ func postgresEnds(tr *trial) {
 			end  func() error
 		}{{"stopped at once", pg.Stop}, {"killed", pg.Kill}} {
 			r.blackout(blackout{what: how.what, lasts: 4 * time.Second, hit: func() { tr.Check(how.end()) },
-				mend: func() { pg.Start(tr) }})
+				heal: func() { pg.Start(tr) }})
 			tr.awaitSends(sqlRate)
 		}
 		for range 2 {
@@ -84,13 +84,13 @@ func postgresEnds(tr *trial) {
 	})
 }
 
-// sessionsEnded ends every session of ours once a second: no group may be committed twice, nor be given up.
+// sessionsEnded ends every session of the program once a second. No group may be committed twice or dropped.
 func sessionsEnded(tr *trial) {
 	tr.sqlFails(func(r *struck) {
 		ended := 0
 		for range 6 {
 			ended += tr.endSessions()
-			time.Sleep(time.Second) // the fault's own period
+			time.Sleep(time.Second) // the period of the fault
 		}
 		if ended == 0 {
 			tr.Error("there were no sessions to end")
@@ -102,9 +102,9 @@ func sessionsEnded(tr *trial) {
 	})
 }
 
-// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool waits in
-// vain. A process commits its own results before it claims again; with two of them, what one holds the other
-// may claim first.
+// postgresHangs forwards nothing for longer than a lease, so that every connection of every pool hangs. A
+// process commits its own results before it claims again. With two processes, one may claim what the other
+// has not yet committed.
 func postgresHangs(tr *trial) {
 	tr.Backend.Direct = tr.Backend.Postgres
 	proxy, through := harness.InFrontOf(tr, tr.Backend.Postgres)
@@ -115,32 +115,32 @@ func postgresHangs(tr *trial) {
 		}
 		tr.awaitSends(sqlRate)
 		r.blackout(blackout{what: "PostgreSQL hangs", lasts: harness.QuickLease + 2*time.Second,
-			hit: proxy.Hang, mend: func() {
+			hit: proxy.Hang, heal: func() {
 				tr.Take(time.Now(), 0)
 				proxy.Pass()
 			}})
 	})
 }
 
-// lockedOut holds SQLite's lock, as a second program that writes to the file does, or the table of callbacks,
-// as a careless change of the schema does. Accepts are refused in time, and nothing piles up.
+// lockedOut takes SQLite's lock, as a second program that writes to the file does, or a lock on the table of
+// callbacks, as a careless schema change does. Accepts are refused in time, and nothing accumulates.
 func lockedOut(tr *trial) {
 	lock := "BEGIN EXCLUSIVE"
 	if tr.Backend.Postgres != "" {
 		lock = "BEGIN; LOCK TABLE callbacks IN ACCESS EXCLUSIVE MODE"
 	}
 	tr.sqlFails(func(r *struck) {
-		held, err := tr.Database().Conn(tr.Context())
+		locker, err := tr.Database().Conn(tr.Context())
 		tr.Check(err)
-		defer held.Close()
+		defer locker.Close()
 		execute := func(text string) func() {
 			return func() {
-				_, err := held.ExecContext(tr.Context(), text)
+				_, err := locker.ExecContext(tr.Context(), text)
 				tr.Check(err)
 			}
 		}
 		g := r.blackout(blackout{what: "locked", lasts: 7 * time.Second, locked: true, hit: execute(lock),
-			mend: execute("ROLLBACK")})
+			heal: execute("ROLLBACK")})
 		if g.accepts[http.StatusServiceUnavailable] == 0 && tr.Backend.Postgres != "" {
 			tr.Errorf("want accepts refused in time with 503: %s", g)
 		}
@@ -148,7 +148,7 @@ func lockedOut(tr *trial) {
 }
 
 // readOnly makes the database read-only, as after a failover to a standby. Sessions that were opened
-// meanwhile stay read-only after the setting is gone: the program has to open others by itself.
+// meanwhile stay read-only after the setting is gone, so the program must open new ones.
 func readOnly(tr *trial) {
 	tr.sqlFails(func(r *struck) {
 		name := tr.databaseName()
@@ -159,7 +159,7 @@ func readOnly(tr *trial) {
 		r.blackout(blackout{what: "read-only", lasts: 4 * time.Second, hit: func() {
 			set("SET default_transaction_read_only = on")
 			tr.endSessions()
-		}, mend: func() {
+		}, heal: func() {
 			for range 20 {
 				if _, err := r.p.ListAll(client.Filter{}); err != nil {
 					unread = err
@@ -173,13 +173,13 @@ func readOnly(tr *trial) {
 	})
 }
 
-// smallDisk mounts a file system in memory of that size, and returns where.
+// smallDisk mounts a file system in memory with that size, and returns its directory.
 func (tr *trial) smallDisk(size string) string {
 	tr.Helper()
 	dir, err := os.MkdirTemp("", "small-disk-*")
 	tr.Check(err)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755,size="+size); err != nil {
-		os.Remove(dir) // what matters is said next
+		os.Remove(dir) // the failure below matters more
 		tr.Fatalf("mount a file system of %s (only root may): %v", size, err)
 	}
 	tr.Cleanup(func() {
@@ -193,7 +193,7 @@ func (tr *trial) smallDisk(size string) string {
 	return dir
 }
 
-// fill takes all that is left on the disk of that directory, until the file that it returns is removed.
+// fill takes all free space on the disk of the directory. Removing the returned file frees it.
 func (tr *trial) fill(dir string) (ballast string) {
 	tr.Helper()
 	f, err := os.Create(filepath.Join(dir, "ballast"))
@@ -207,8 +207,9 @@ func (tr *trial) fill(dir string) (ballast string) {
 	return f.Name()
 }
 
-// diskFull takes the last byte of the disk of that directory. What the database has room for in its files it
-// goes on to use: press has it need more; nil: the load does. With room again, and freed called, all goes on.
+// diskFull takes all free space on the disk of the directory. The database still uses the free space within
+// its files, so press makes it need more; nil: the load does. Then the space is freed and freed is called,
+// and everything goes on.
 func (r *struck) diskFull(dir string, press func(), freed func()) {
 	r.Helper()
 	var ballast string
@@ -219,11 +220,11 @@ func (r *struck) diskFull(dir string, press func(), freed func()) {
 				press()
 			}
 			if status, _, err := r.p.Readyz(); err != nil || status != http.StatusServiceUnavailable {
-				return fmt.Errorf("/readyz says %d %w", status, err)
+				return fmt.Errorf("/readyz returned %d %w", status, err)
 			}
 			return nil
 		})
-	}, mend: func() {
+	}, heal: func() {
 		err := os.Remove(ballast)
 		if freed != nil {
 			freed()
@@ -232,13 +233,13 @@ func (r *struck) diskFull(dir string, press func(), freed func()) {
 	}})
 }
 
-// postgresDiskFull takes the last byte of the file system that PostgreSQL keeps everything on. It refuses to
-// grow its tables, then panics at its log, and may end: then it is started again.
+// postgresDiskFull takes all free space of PostgreSQL's file system. The server cannot grow its tables, then
+// panics at its log, and may end. Then the trial restarts it.
 func postgresDiskFull(tr *trial) {
 	dir := tr.smallDisk("192m")
 	place := filepath.Join(dir, "server")
 	tr.Check(os.Mkdir(place, 0o700))
-	// Segments of 1 MB: with the usual ones the log has room for minutes of this load.
+	// Segments of 1 MB: with the default size the log has room for minutes of this load.
 	pg := testserver.NewPostgresIn(tr, place, "--wal-segsize=1")
 	for _, statement := range []string{"ALTER SYSTEM SET min_wal_size = '2MB'",
 		"ALTER SYSTEM SET max_wal_size = '8MB'", "ALTER SYSTEM SET wal_recycle = off",
@@ -247,8 +248,7 @@ func postgresDiskFull(tr *trial) {
 	}
 	tr.ownServer(pg)
 	tr.sqlFails(func(r *struck) {
-		// The rest of a segment of the log lasts for a minute: ask for a new one. An error is what is
-		// awaited.
+		// The rest of a log segment lasts for a minute, so force a new one. The error is expected.
 		r.diskFull(dir, func() { pg.Exec(tr.Context(), "SELECT pg_switch_wal()") }, func() {
 			ended := pg.HasEnded()
 			tr.Remark("the server had ended: %t", ended)
@@ -259,26 +259,26 @@ func postgresDiskFull(tr *trial) {
 	})
 }
 
-// sqliteDiskFull takes the last byte of the data directory's file system.
+// sqliteDiskFull takes all free space of the data directory's file system.
 func sqliteDiskFull(tr *trial) {
 	dir := tr.smallDisk("64m")
 	tr.UseBackend(harness.Backend{Name: tr.Backend.Name, DataDir: dir, Prefix: "e2e"})
 	tr.sqlFails(func(r *struck) { r.diskFull(dir, nil, nil) })
 }
 
-// intact has SQLite check its own file.
+// intact lets SQLite check its file.
 func (tr *trial) intact() {
 	tr.Helper()
-	var said string
-	if err := tr.Database().QueryRowContext(tr.Context(), "PRAGMA integrity_check").Scan(&said); err != nil ||
-		said != "ok" {
-		tr.Errorf("integrity_check says %q: %v", said, err)
+	var result string
+	err := tr.Database().QueryRowContext(tr.Context(), "PRAGMA integrity_check").Scan(&result)
+	if err != nil || result != "ok" {
+		tr.Errorf("integrity_check returned %q: %v", result, err)
 	}
 }
 
-// logCutOff cuts off a part of SQLite's write-ahead log while no process runs, as a damaged disk does. What
-// was committed behind the cut is lost, and nothing else: no promise covers it. What stood before it is all
-// there, and the process starts and works.
+// logCutOff truncates SQLite's write-ahead log while no process runs, as a damaged disk does. Only commits
+// behind the cut are lost, which no guarantee covers. Everything before it is there, and the process starts
+// and works.
 func logCutOff(tr *trial) {
 	const n = 60
 	p := tr.Serve()
@@ -293,7 +293,7 @@ func logCutOff(tr *trial) {
 	info, err := os.Stat(wal)
 	tr.Check(err)
 	tr.MarkFault()
-	// Not at the end of a frame: the last one is torn.
+	// Not at the end of a frame, so that the last frame is torn.
 	tr.Check(os.Truncate(wal, info.Size()*3/4+100))
 	p = tr.Serve()
 	there := tr.inSQL()
@@ -302,8 +302,8 @@ func logCutOff(tr *trial) {
 		if !there[id] {
 			lost[id] = true
 		} else if len(lost) > 0 {
-			tr.Errorf("callback %d is there, and an earlier one is not: what stood before the cut must be "+
-				"whole", i)
+			tr.Errorf("callback %d is there, and an earlier one is not: the cut lost too much",
+				i)
 		}
 	}
 	if len(lost) == 0 || len(lost) == n {
@@ -311,8 +311,7 @@ func logCutOff(tr *trial) {
 	}
 	tr.Backend.ForgetAccepted(len(lost))
 	tr.Remark("log of %d bytes cut to three quarters: %d of %d callbacks behind the cut are gone",
-		info.Size(),
-		len(lost), n)
+		info.Size(), len(lost), n)
 	tr.intact()
 	tr.SubmitAndNote(tr.Callback("plain", "after-the-cut"))
 	tr.End(time.Minute, judge.Bounds{Unknown: lost, Heal: time.Minute})

@@ -30,24 +30,25 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// redisPassword guards the servers of this test, sentinelPassword their Sentinels; wrongPassword opens none.
+// redisPassword is the password of this test's servers, sentinelPassword that of their Sentinels.
+// wrongPassword is valid nowhere.
 const (
 	redisPassword    = "redis-password-7"
 	sentinelPassword = "sentinel-password-7"
 	wrongPassword    = "another-password"
 )
 
-// A redisForm is one form of redis_url, with real servers behind it.
+// A redisForm is one form of redis_url, with real servers.
 type redisForm struct {
 	url string
-	// database is that which holds the index in each of the servers; password is that of their default user.
+	// database is the number of the database with the index, in each server. password is that of the default
+	// user.
 	database int
 	password string
 	servers  []*testserver.Redis
 }
 
-// redisForms start the servers of each form; those of the names that begin with "rediss" present the
-// certificate.
+// redisForms start the servers of each form. Those of names with "rediss" use the certificate.
 var redisForms = map[string]func(*testing.T, certificate) redisForm{
 	"redis": func(t *testing.T, _ certificate) redisForm {
 		const password = "password-of-the-default-user"
@@ -81,14 +82,14 @@ var redisForms = map[string]func(*testing.T, certificate) redisForm{
 	},
 }
 
-// Every form of redis_url that the documentation names serves: a callback is scheduled in the servers that it
-// leads to, fails once, and is sent again. A password that is wrong is said so, and not repeated.
+// Every documented form of redis_url works: a callback is scheduled in its servers, fails once, and is sent
+// again. A wrong password is reported, and the log does not contain it.
 func TestEveryRedisURLFormServes(t *testing.T) {
 	files := makeCertificate(t)
 	for name, start := range redisForms {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, files)
-			// launch starts a process on a backend with this URL.
+			// launch describes a process on a backend with this URL.
 			launch := func(t *testing.T, url string) harness.Launch {
 				b := harness.NewBackend(t, harness.SQLiteEmbedded)
 				b.Name, b.Redis = name, url
@@ -98,7 +99,7 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 			t.Run("wrong_password", func(t *testing.T) {
 				for _, right := range []string{redisPassword, sentinelPassword} {
 					if url := strings.Replace(f.url, right, wrongPassword, 1); url != f.url {
-						saysWrongPassword(t, launch(t, url))
+						reportsWrongPassword(t, launch(t, url))
 					}
 				}
 			})
@@ -106,7 +107,7 @@ func TestEveryRedisURLFormServes(t *testing.T) {
 	}
 }
 
-// client is one of a server's plain port.
+// client connects to a server's plain port.
 func (f redisForm) client(t *testing.T, server *testserver.Redis) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: server.Address(), Password: f.password, DB: f.database,
 		DisableIdentity: true})
@@ -114,7 +115,8 @@ func (f redisForm) client(t *testing.T, server *testserver.Redis) *redis.Client 
 	return c
 }
 
-// serves sends one callback at its second attempt, and finds one that is due in an hour in a delay set.
+// serves checks that one callback is sent at its second attempt, and that another one, due in an hour, is in
+// a delay set.
 func (f redisForm) serves(t *testing.T, l harness.Launch) {
 	r := harness.NewReceiver(t, harness.Usual)
 	p := harness.Serve(t, l)
@@ -130,11 +132,11 @@ func (f redisForm) serves(t *testing.T, l harness.Launch) {
 		}
 		return err
 	})
-	harness.Eventually(t, 10*time.Second, "a delay set holds the other callback", func() error {
+	harness.Eventually(t, 10*time.Second, "a delay set has the other callback", func() error {
 		return f.delayed(t, strings.TrimPrefix(later, "cb_"))
 	})
 	if _, body, err := p.Readyz(); err != nil || strings.Contains(body, "redis") {
-		t.Errorf("/readyz says %s, %v", body, err)
+		t.Errorf("/readyz returned %s, %v", body, err)
 	}
 	if log := p.LogTail(1 << 20); strings.Contains(log, redisPassword) ||
 		strings.Contains(log, sentinelPassword) {
@@ -142,7 +144,7 @@ func (f redisForm) serves(t *testing.T, l harness.Launch) {
 	}
 }
 
-// delayed looks for an id in the delay sets of the servers.
+// delayed searches an id in the delay sets of the servers.
 func (f redisForm) delayed(t *testing.T, id string) error {
 	for _, server := range f.servers {
 		c := f.client(t, server)
@@ -161,28 +163,27 @@ func (f redisForm) delayed(t *testing.T, id string) error {
 	return fmt.Errorf("%s is in no delay set of %d servers", id, len(f.servers))
 }
 
-// saysWrongPassword wants one line at the start that says what is wrong, without the password, and no process
-// that serves.
-func saysWrongPassword(t *testing.T, l harness.Launch) {
+// saysWrongPassword requires that the process ends with one log line that explains the error, without the
+// password.
+func reportsWrongPassword(t *testing.T, l harness.Launch) {
 	p := harness.Spawn(t, l)
 	code := p.ExitCode(30 * time.Second)
 	log := p.LogTail(1 << 20)
-	// What the database told on the way is no complaint.
-	complaints := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"),
+	// The database logs its own progress at level INFO.
+	problems := slices.DeleteFunc(strings.Split(strings.TrimSpace(log), "\n"),
 		func(line string) bool { return strings.Contains(line, `"level":"INFO"`) })
-	if code == 0 || len(complaints) != 1 || !strings.Contains(complaints[0], "redis_url") ||
+	if code == 0 || len(problems) != 1 || !strings.Contains(problems[0], "redis_url") ||
 		strings.Contains(log, wrongPassword) {
-		t.Errorf("a wrong password ended with code %d and %d lines, want one that says what to do without "+
-			"the "+
-			"password:\n%s", code, len(complaints), log)
+		t.Errorf("a wrong password ended with code %d and %d lines, want one that explains it without the "+
+			"password:\n%s", code, len(problems), log)
 		return
 	}
-	t.Logf("%s with a wrong password: %s", l.On.Name, complaints[0])
+	t.Logf("%s with a wrong password: %s", l.On.Name, problems[0])
 }
 
-// A thousand attempts to one HTTPS host open at most twice as many connections as its lanes may have in
-// flight, whatever the receiver answers and however long its handshakes take: each one more costs as much as
-// ten attempts. Lanes that share a host, as a platform's merchants do, share its connections.
+// A thousand attempts to one HTTPS host open at most twice as many connections as the concurrency of its
+// lanes, whatever the receiver responds and however long a handshake takes. A new connection costs as much as
+// ten attempts. Lanes with the same host, as those of a platform's merchants, share its connections.
 func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	mostlyWaits(t)
 	const attempts = 1000
@@ -200,7 +201,7 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 						foreign.Add(1)
 					}
 					w.WriteHeader(how.status)
-					io.WriteString(w, body) // in chunks
+					io.WriteString(w, body) // chunked
 				}))
 			server.Config.ErrorLog = log.New(io.Discard, "", 0)
 			server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -215,7 +216,7 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			server.TLS = &tls.Config{
 				Certificates: []tls.Certificate{pair},
 				GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-					time.Sleep(50 * time.Millisecond) // how far away the receiver is
+					time.Sleep(50 * time.Millisecond) // simulates a distant receiver
 					return nil, nil
 				},
 			}
@@ -240,9 +241,8 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 			last, err := p.Callback(t.Context(), accepted[attempts-1].ID)
 			tr.Check(err)
 			if n := requests.Load(); n != attempts || last.State != how.state || foreign.Load() > 0 {
-				t.Errorf("%d requests for %d callbacks, %d of them not by HTTP/1.1, of which the last is "+
-					"%s, want %s", n,
-					attempts, foreign.Load(), last.State, how.state)
+				t.Errorf("%d requests for %d callbacks, %d not with HTTP/1.1; the last is %s, want %s",
+					n, attempts, foreign.Load(), last.State, how.state)
 			}
 			if n, most := conns.Load(), int64(2*how.lanes*how.concurrency); n > most {
 				t.Errorf("%d connections, at most %d for %d lanes of %d", n, most, how.lanes, how.concurrency)
@@ -252,19 +252,20 @@ func TestAThousandAttemptsKeepTheirConnections(t *testing.T) {
 	}
 }
 
-// A certificate is one for 127.0.0.1 that signs itself: its files.
+// A certificate has the files of a self-signed certificate for 127.0.0.1.
 type certificate struct{ public, key string }
 
-// under has a Go program trust the certificate.
+// under makes a Go program trust the certificate.
 func (c certificate) under() []string { return []string{"env", "SSL_CERT_FILE=" + c.public} }
 
-// serverArgs are the arguments of a redis-server that presents the certificate and asks its clients for none.
+// serverArgs are the arguments of a redis-server that uses the certificate and requires none from its
+// clients.
 func (c certificate) serverArgs() []string {
 	return []string{"--tls-cert-file", c.public, "--tls-key-file", c.key, "--tls-ca-cert-file", c.public,
 		"--tls-auth-clients", "no"}
 }
 
-// makeCertificate makes one that is valid today.
+// makeCertificate creates a certificate that is valid today.
 func makeCertificate(t *testing.T) certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -274,7 +275,7 @@ func makeCertificate(t *testing.T) certificate {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		// The nodes of a Cluster are each other's clients.
+		// The nodes of a Cluster are clients of each other.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)

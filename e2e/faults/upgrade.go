@@ -14,24 +14,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// expansion is a migration as the house makes them: it adds, and an older process works on beside it.
+// expansion is a typical migration: it only adds, so that an older process can run at the same time.
 const expansion = `-- +goose Up
 CREATE TABLE notes_of_tomorrow (callback_id TEXT NOT NULL, note TEXT NOT NULL);
 ALTER TABLE callbacks ADD COLUMN note_of_tomorrow TEXT NOT NULL DEFAULT '';
 CREATE INDEX callbacks_note_of_tomorrow ON callbacks (note_of_tomorrow) WHERE note_of_tomorrow <> '';
 `
 
-// broken does as much, and fails at its last statement.
+// broken is the same, with a failing last statement.
 const broken = expansion + `INSERT INTO a_table_that_does_not_exist (id) VALUES (1);
 `
 
-// Binaries with one more migration. Their numbers are far beyond those that the product may come to.
+// Binaries with another migration. Its number is far beyond those of the product.
 var (
 	buildTomorrow = sync.OnceValues(func() (string, error) { return compileWith("tomorrow", expansion) })
 	buildBroken   = sync.OnceValues(func() (string, error) { return compileWith("broken", broken) })
 )
 
-// compileWith builds a binary with one more migration, which no file of the checkout holds.
+// compileWith builds a binary with another migration, which is in no file of the checkout.
 func compileWith(dir, text string) (string, error) {
 	const name = "9001_tomorrow.sql"
 	migrations, err := filepath.Abs("../../migrations")
@@ -56,7 +56,7 @@ func compileWith(dir, text string) (string, error) {
 	return harness.Build(filepath.Join(place, "dispatcher"), "-overlay", overlay)
 }
 
-// built is a binary, or the end of the trial.
+// built returns a binary, or ends the trial.
 func (tr *trial) built(build func() (string, error)) string {
 	tr.Helper()
 	program, err := build()
@@ -64,10 +64,10 @@ func (tr *trial) built(build func() (string, error)) string {
 	return program
 }
 
-// exitLimit is for a process that ends in order: what it had in flight ends.
+// exitLimit is the limit of an orderly end, in which the attempts in flight finish.
 const exitLimit = 40 * time.Second
 
-// ofTomorrow counts what the database has of the migration of tomorrow: its table, its column, and each note
+// ofTomorrow counts the effects of the new migration in the database: its table, its column, and each record
 // that it was applied.
 func (tr *trial) ofTomorrow() (n int) {
 	tr.Helper()
@@ -80,7 +80,7 @@ func (tr *trial) ofTomorrow() (n int) {
 	return n + tr.sqlCount(`SELECT count(*) FROM schema_migrations WHERE version_id = 9001`)
 }
 
-// launchTomorrow starts the binary of tomorrow, which must have migrated the database once, whole.
+// launchTomorrow starts the binary with the new migration. It must have migrated the database exactly once.
 func (tr *trial) launchTomorrow() *harness.Process {
 	tr.Helper()
 	p := tr.Launch(harness.Launch{Program: tr.built(buildTomorrow)})
@@ -90,16 +90,16 @@ func (tr *trial) launchTomorrow() *harness.Process {
 	return p
 }
 
-// rollingUpgrade replaces two of three old processes by new ones, which migrate, and goes back to old ones,
-// under load all the while. Each process ends in order, so that nothing is sent twice.
+// rollingUpgrade replaces two of three old processes with new ones, which migrate, and then goes back to old
+// ones, all under load. Each process ends in order, so nothing is sent twice.
 func rollingUpgrade(tr *trial) {
-	tr.built(buildTomorrow) // not while the load waits for it
+	tr.built(buildTomorrow) // builds before the load starts
 	one, two := tr.Serve(), tr.Serve()
 	ld := tr.Load(40, tr.Mixed)
 	const phase = 4 * time.Second
 	stay := func(what string) {
 		sent := tr.Receiver.Count()
-		time.Sleep(phase) // the phase lasts, by the clock
+		time.Sleep(phase) // the phase lasts for a fixed time
 		if now := tr.Receiver.Count(); now == sent {
 			tr.Errorf("nothing was sent while %s", what)
 		}
@@ -112,7 +112,7 @@ func rollingUpgrade(tr *trial) {
 	tr.ready(two)
 	two.Exit(exitLimit)
 	stay("two new processes ran")
-	// And back: an old process starts on the newer schema, with and without its own migrations.
+	// Back again: an old process starts on the newer schema, with and without running its own migrations.
 	five := tr.Serve()
 	six := tr.Serve("--migrate=false")
 	three.Exit(exitLimit)
@@ -129,11 +129,11 @@ func rollingUpgrade(tr *trial) {
 		"its tiers only; accepts %s, lateness %s", v.Accepted, report.Took, v.Lateness)
 }
 
-// brokenMigration starts, beside an old process, a new one whose migration fails at its last statement, and
-// then a mended one. On an index of its own the old process has to make room.
+// brokenMigration starts a new process whose migration fails at its last statement, while an old one runs,
+// and then one with a correct migration. With the embedded index the old process must stop first.
 func brokenMigration(tr *trial) {
 	failing := tr.built(buildBroken)
-	shared := tr.Backend.Redis != "" // else one process at a time
+	shared := tr.Backend.Redis != "" // otherwise only one process can run at a time
 	p := tr.Serve()
 	tr.acceptMore(0)
 	if !shared {
@@ -153,12 +153,11 @@ func brokenMigration(tr *trial) {
 		if got.Code != 1 || !strings.Contains(last, "9001_tomorrow.sql") ||
 			!strings.Contains(last, "a_table_that_does_not_exist") {
 			tr.Errorf("%s with a broken migration ended with code %d, want 1 and a line that names it:\n%s",
-				args[0],
-				got.Code, text)
+				args[0], got.Code, text)
 		}
 		tr.Logf("%s: exit %d: %s", args[0], got.Code, last)
 		if n := tr.ofTomorrow(); n > 0 {
-			tr.Errorf("%d parts of it stay", n)
+			tr.Errorf("%d parts of the broken migration remain", n)
 		}
 	}
 	if !shared {
@@ -180,30 +179,29 @@ func brokenMigration(tr *trial) {
 		"process went on; the corrected migration was applied; %d accepted meanwhile", v.Accepted)
 }
 
-// killedInMigration kills a process between the first statement of its migration and the second, for which it
-// waits: the table is locked. The server ends its session once it notices, and with it goes the lock of the
-// migrations.
+// killedInMigration kills a process during its migration, while the second statement waits for a locked
+// table. The server ends the session once it notices, and so releases the lock of the migrations.
 func killedInMigration(tr *trial) {
 	tomorrow := tr.built(buildTomorrow)
 	tr.Serve()
 	tr.acceptMore(0)
 	tr.Settle(time.Minute)
-	// As a migration or a careless session keeps other sessions from changing the table.
-	held, err := tr.Database().BeginTx(tr.Context(), nil)
+	// The lock is that of a migration or of a careless session, which keeps others from changing the table.
+	locker, err := tr.Database().BeginTx(tr.Context(), nil)
 	tr.Check(err)
-	_, err = held.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`)
+	_, err = locker.ExecContext(tr.Context(), `LOCK TABLE callbacks IN SHARE ROW EXCLUSIVE MODE`)
 	tr.Check(err)
 	p := harness.Spawn(tr.T, harness.Launch{On: tr.Backend, Program: tomorrow, Args: tr.Args})
 	tr.Eventually(30*time.Second, "the migration waits in its second statement", func() error {
 		if tr.sqlCount(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%ADD COLUMN note_of_tomorrow%'`) == 0 {
-			return fmt.Errorf("none does\n%s", p.LogTail(500))
+			return fmt.Errorf("it does not wait\n%s", p.LogTail(500))
 		}
 		return nil
 	})
 	p.Kill()
 	tr.MarkFault()
-	tr.Check(held.Rollback())
+	tr.Check(locker.Rollback())
 	began := time.Now()
 	tr.launchTomorrow()
 	ready := time.Since(began)
@@ -213,7 +211,7 @@ func killedInMigration(tr *trial) {
 		ready)
 }
 
-// acceptMore hands over fifty callbacks from a number on; each must be accepted.
+// acceptMore accepts fifty callbacks, with numbers from `from` on.
 func (tr *trial) acceptMore(from int) {
 	tr.Helper()
 	tr.AcceptEach(50, func(i int) harness.Submission { return tr.Mixed(from + i) })

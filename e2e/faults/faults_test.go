@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 )
 
-// A stop is in force within a second, whichever process it is asked of and whichever sends; what was open
-// goes on when it ends.
+// A pause takes effect within a second, whichever process gets the request and whichever sends. After a
+// resume the open callbacks are sent.
 func TestAStopTakesEffectWithinASecond(t *testing.T) {
 	runOn(t, "stops", heavy|unlimited, harness.BothEnds, func(tr *trial) {
 		r := tr.Receiver
@@ -27,9 +27,9 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 			return harness.Submission{"endpoint": id, "ref": ref, "payload": harness.Payload(ref)}
 		})
 		for _, of := range []string{"/v1/endpoints/" + id, "/v1/lanes/" + id, "/v1"} {
-			tr.AtLeast(30*time.Second, "it is being sent", r.Count()+200, r.Count)
+			tr.AtLeast(30*time.Second, "callbacks are sent", r.Count()+200, r.Count)
 			other.Post(of+"/pause", harness.Submission{"reason": "a test"}, nil)
-			time.Sleep(time.Second) // the time that it may take
+			time.Sleep(time.Second) // the time allowed for the pause to take effect
 			stopped := r.Count()
 			time.Sleep(2 * time.Second)
 			if after := r.Count(); after != stopped {
@@ -44,19 +44,20 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 	})
 }
 
-// indexAway is how long the index is away, and missedInIt is more callbacks than a process remembers one by
-// one: afterwards it gives the index every open row.
+// indexAway is how long the index is down. missedInIt is more callbacks than a process remembers
+// individually, so afterwards it enqueues every open row again.
 const (
 	indexAway  = 12 * time.Second
 	missedInIt = 120_000
 )
 
-// newWithin is how soon a callback is sent that is accepted when the index has just come back.
+// newWithin is the limit for sending a callback that is accepted just after the index is back.
 const newWithin = time.Second
 
-// However much the index missed, and however many rows are open, it is used as soon as it answers again.
+// The dispatcher uses the index as soon as it responds again, however much it missed and however many rows
+// are open.
 func TestANewCallbackAfterAnOutage(t *testing.T) {
-	runOn(t, "catching up beside the traffic", 0, bothWithRedis, newCallbackAfterAnOutage)
+	runOn(t, "catching up under traffic", 0, bothWithRedis, newCallbackAfterAnOutage)
 }
 
 func newCallbackAfterAnOutage(tr *trial) {
@@ -76,7 +77,7 @@ func newCallbackAfterAnOutage(tr *trial) {
 	if took := time.Since(began); took > indexAway {
 		tr.Logf("it took %s to accept %d", took.Round(time.Millisecond), missedInIt)
 	}
-	time.Sleep(time.Until(began.Add(indexAway))) // the fault lasts for a time, not until a condition
+	time.Sleep(time.Until(began.Add(indexAway))) // the fault lasts for a fixed time, not until a condition
 	tr.way.Pass()
 	back := time.Now()
 	var waits []time.Duration
@@ -96,26 +97,25 @@ func newCallbackAfterAnOutage(tr *trial) {
 	tr.awaitFilled(open+missedInIt, 3*time.Minute)
 }
 
-// Of three dispatchers that all fire the same schedule one is killed in the midst of it: one callback comes
-// of each due time, no more and no fewer, however it is counted, and none of the others waits for the end of
-// the dead one.
-func TestThreeDispatchersFireASchedule(t *testing.T) {
-	runOn(t, "a schedule of three dispatchers", quick, onlyPostgresRedis, fireASchedule)
+// Three dispatchers run the same schedule, and one is killed. Each due time has exactly one callback in every
+// count, and no callback of the others waits for the dead one's leases.
+func TestThreeDispatchersRunASchedule(t *testing.T) {
+	runOn(t, "a schedule of three dispatchers", quick, onlyPostgresRedis, runASchedule)
 }
 
-func fireASchedule(tr *trial) {
+func runASchedule(tr *trial) {
 	maker, p := tr.Serve(), tr.Serve()
 	tr.Serve()
 	const ref = "tick"
 	var s client.Schedule
-	maker.Post("/v1/schedules", harness.Submission{"name": "books", "cron": "@every 1s",
+	maker.Post("/v1/schedules", harness.Submission{"name": "totals", "cron": "@every 1s",
 		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref,
-			"topic":   "tick.books",
+			"topic":   "tick.totals",
 			"payload": harness.Payload(ref), "policy": harness.Tiers("1s", "200ms", "1s", "1s")}}, &s)
-	want := sized(20, 30, 90) // seconds; the last hundred runs are kept
+	want := sized(20, 30, 90) // seconds; the API returns the last hundred runs
 	var runs []client.ScheduleRun
-	fired := func(n int) {
-		tr.AtLeast(3*time.Minute, "due times are fired", n, func() (have int) {
+	awaitRuns := func(n int) {
+		tr.AtLeast(3*time.Minute, "the schedule runs", n, func() (have int) {
 			var err error
 			runs, err = p.ScheduleRuns(tr.Context(), s.ID)
 			tr.Check(err)
@@ -123,22 +123,22 @@ func fireASchedule(tr *trial) {
 		})
 	}
 	stalled := harness.Stalls(tr)
-	fired(want / 2)
-	tr.Kill(maker, 2*time.Second) // it has the wake-ups of the others; their own attempts end within a second
-	fired(want)
+	awaitRuns(want / 2)
+	// The dead process also sent wake-ups for the others. Their own attempts end within a second.
+	tr.Kill(maker, 2*time.Second)
+	awaitRuns(want)
 	off := false
 	_, err := p.PatchSchedule(tr.Context(), s.ID, client.ScheduleChange{Enabled: &off})
 	tr.Check(err)
 	stopped, stall := time.Now(), stalled()
-	tr.Settle(2 * time.Minute) // what the dead one had claimed waits until its lease has run out
-	fired(want)
-	// The last due time is the one before the stop, which was at some moment of the call.
+	tr.Settle(2 * time.Minute) // claims of the dead process wait until their leases expire
+	awaitRuns(want)
+	// The last due time is the last one before the schedule was disabled, which happened during the call.
 	if most := int(stopped.Sub(s.NextAt)/time.Second) + 1; len(runs) > most || runs[0].DueAt.After(stopped) {
-		tr.Errorf("%d runs, at most %d are allowed; the last is due at %s, stopped at %s", len(runs), most,
-			runs[0].DueAt,
-			stopped)
+		tr.Errorf("%d runs, at most %d are allowed; the last is due at %s, disabled at %s", len(runs), most,
+			runs[0].DueAt, stopped)
 	}
-	made, err := p.ListAll(client.Filter{Topic: "tick.books"})
+	made, err := p.ListAll(client.Filter{Topic: "tick.totals"})
 	tr.Check(err)
 	created := map[string]time.Time{}
 	for _, cb := range made {
@@ -149,26 +149,24 @@ func fireASchedule(tr *trial) {
 		due := s.NextAt.Add(time.Duration(len(runs)-1-i) * time.Second)
 		late := created[run.CallbackID].Sub(due)
 		if !run.DueAt.Equal(due) || run.Trigger != "schedule" || late < 0 {
-			tr.Fatalf("a run was due at %s by %s, its callback made %s later; want %s, each second once",
-				run.DueAt,
-				run.Trigger, late, due)
+			tr.Fatalf("a run was due at %s by %s, its callback created %s later; want %s, each second once",
+				run.DueAt, run.Trigger, late, due)
 		}
 		making = append(making, late)
 		tr.NoteAccepted(run.CallbackID, ref)
 	}
 	if len(made) != len(runs) {
-		tr.Errorf("%d runs have made %d callbacks", len(runs), len(made))
+		tr.Errorf("%d runs created %d callbacks", len(runs), len(made))
 	}
 	tr.Accounted(judge.Bounds{SharedRefs: true})
 	starting := tr.lateness(ref)
-	tr.Remark("%d due times, one dispatcher killed: made after %s (the goal is 100 ms); attempted after "+
-		"%s; %s",
-		len(runs), judge.QuantilesOf(making), judge.QuantilesOf(starting), &tr.Claims)
+	tr.Remark("%d due times, one dispatcher killed: created after %s (the goal is 100 ms); attempted after "+
+		"%s; %s", len(runs), judge.QuantilesOf(making), judge.QuantilesOf(starting), &tr.Claims)
 	limit := time.Second + commits*stall
 	if p99 := judge.Quantile(making, 0.99); p99 > limit {
-		tr.Errorf("callbacks are made %s after their due times at p99, at most %s is allowed", p99, limit)
+		tr.Errorf("callbacks are created %s after their due times at p99, at most %s is allowed", p99, limit)
 	}
-	// Only what the dead one had claimed waits until its lease has run out.
+	// Only the claims of the dead process wait until their leases expire.
 	if p75 := judge.Quantile(starting, 0.75); p75 > limit {
 		tr.Errorf("callbacks are attempted %s after their due times at p75, at most %s is allowed", p75,
 			limit)
@@ -178,18 +176,17 @@ func fireASchedule(tr *trial) {
 const (
 	// redriveRate is how many callbacks a second are redriven.
 	redriveRate = 500
-	// liveNoise is how much longer than before the tail of the others may be during a redrive, and liveSlack
-	// what is added to that: the machine that redrives also runs both receivers, the database and its disk.
+	// During a redrive, the p99 of other traffic may be liveNoise times its p99 before, plus liveSlack. The
+	// machine that runs the redrive also runs both receivers, the database and its disk.
 	liveNoise = 3
 	liveSlack = 50 * time.Millisecond
-	// redrivePatience is how long a redrive may stand still: the process that did it is dead, and its lease
-	// has to run out.
-	redrivePatience = 45 * time.Second
+	// redriveTakeover is how long a redrive may make no progress: the lease of the dead process that ran it
+	// must expire.
+	redriveTakeover = 45 * time.Second
 )
 
-// Dead callbacks by the thousand are redriven at a rate, and half-way kill -9 takes the dispatcher that does
-// it: each of them is attempted once more, no more and no less, and what others send meanwhile is as quick as
-// before.
+// Thousands of dead callbacks are redriven at a rate, and SIGKILL ends the dispatcher half-way. Each callback
+// is attempted exactly once more. Other traffic is as quick as before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
 	runOn(t, "redrive killed half-way", heavy|unlimited|quick, harness.BothEnds, func(tr *trial) {
 		r := &redriven{trial: tr, n: sized(3_000, 10_000, 50_000)}
@@ -198,12 +195,12 @@ func TestARedriveIsKilledHalfWay(t *testing.T) {
 	})
 }
 
-// A redriven trial is one of a redrive of n callbacks, beside which others are accepted for a destination
-// that has nothing to do with it.
+// A redriven is a trial with a redrive of n callbacks. Other callbacks are accepted meanwhile, for a
+// different destination.
 type redriven struct {
 	*trial
 	n    int
-	dead string // the destination of those that are redriven
+	dead string // the destination of the redriven callbacks
 	job  client.Redrive
 }
 
@@ -216,9 +213,9 @@ func (l *redriven) run() {
 	stalled := harness.Stalls(l.T)
 	before := l.calm("before")
 
-	// The process that is asked for it does it.
+	// The process that accepts the redrive also runs it.
 	l.begin(first)
-	other := l.Alive()[len(l.Alive())-1].Client // the process that goes on, if there is one
+	other := l.Alive()[len(l.Alive())-1].Client // the process that survives, if there are two
 	began = time.Now()
 	during := l.beside("first", other, func() bool { return l.job.Done >= int64(l.n/2) })
 	if l.job.State != "running" {
@@ -226,14 +223,15 @@ func (l *redriven) run() {
 	}
 	at, halfway := time.Now(), l.job.Done
 	took := at.Sub(began)
-	if next := l.KillOne(first, 2*time.Second); next != nil { // the other's own attempts are over by then
+	// The other process commits its own attempts within the two seconds.
+	if next := l.KillOne(first, 2*time.Second); next != nil {
 		other = next.Client
 	}
-	l.Eventually(redrivePatience, "the redrive goes on", func() error {
+	l.Eventually(redriveTakeover, "the redrive goes on", func() error {
 		before := l.job.Done
 		l.look(other)
 		if l.job.Done == before && l.job.State == "running" {
-			return fmt.Errorf("%d are done, as they were", l.job.Done)
+			return fmt.Errorf("no progress: %d are done", l.job.Done)
 		}
 		return nil
 	})
@@ -247,11 +245,11 @@ func (l *redriven) run() {
 		l.job.FinishedAt.IsZero() {
 		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
 	}
-	// No faster than it may, but for a second's worth at once and what is between two looks.
+	// The redrive keeps its rate, plus one second's burst and one second between two readings.
 	if most := float64(redriveRate) * (took.Seconds() + 2); float64(halfway) > most {
 		l.Errorf("%d were redriven in %s, which is more than %d/s", halfway, took, redriveRate)
 	}
-	l.Settle(2 * time.Minute) // what the kill cut waits until the dead process's claims run out
+	l.Settle(2 * time.Minute) // sends that the kill cut wait until the dead process's claims expire
 	settled := time.Since(at)
 	v := l.onceMore()
 	l.Remark("%d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s "+
@@ -264,7 +262,7 @@ func (l *redriven) run() {
 		return liveNoise*calm.P99 + liveSlack + commits*stall
 	}
 	if late.P99 > limit(before) {
-		// The machine may have become another one meanwhile: then it still is, with nothing redriven.
+		// The machine may have become slower meanwhile. Then it is still slow now, without a redrive.
 		after := l.calm("after")
 		l.Remark("after the redrive: %s", after)
 		if late.P99 > limit(after) {
@@ -274,13 +272,14 @@ func (l *redriven) run() {
 	}
 }
 
-// calm is how late others are while nothing is redriven.
+// calm measures the lateness of other traffic without a redrive.
 func (l *redriven) calm(name string) judge.Quantiles {
 	l.Helper()
-	return judge.QuantilesOf(l.lateBeside(name, sized(4*time.Second, 8*time.Second, 20*time.Second)))
+	return judge.QuantilesOf(l.steadyLateness(name, sized(4*time.Second, 8*time.Second, 20*time.Second)))
 }
 
-// die accepts the callbacks, has each attempted once and fail, and mends the receiver.
+// die accepts the callbacks, waits until the only attempt of each has failed, and lets the receiver respond
+// again.
 func (l *redriven) die() {
 	l.Helper()
 	l.Receiver.Answer(harness.Always(harness.Reply{Status: 500}))
@@ -296,11 +295,11 @@ func (l *redriven) die() {
 	if n := l.Receiver.Count(); n != l.n {
 		l.Fatalf("%d died of %d attempts", l.n, n)
 	}
-	// An answer takes so long that the kill finds some on the wire.
+	// The slow responses make sure that the kill finds some requests in flight.
 	l.Receiver.Answer(harness.Always(harness.Reply{After: 30 * time.Millisecond}))
 }
 
-// begin tries the redrive, and begins it.
+// begin starts the redrive, and then checks that a dry run counts about as many.
 func (l *redriven) begin(p *harness.Process) {
 	l.Helper()
 	asked := harness.Submission{
@@ -312,13 +311,13 @@ func (l *redriven) begin(p *harness.Process) {
 	asked["dry_run"] = true
 	var counted client.Redrive
 	p.Post("/v1/redrives", asked, &counted)
-	// It looks at what is dead still, which the redrive itself makes fewer.
+	// The dry run counts callbacks that are still dead, and the redrive already revives some.
 	if n := int(counted.Matched); n > l.n || n < l.n*9/10 {
 		l.Errorf("a dry run counts %d of %d", n, l.n)
 	}
 }
 
-// look reads the redrive. It never goes back, and never does more than it has found.
+// look reads the redrive. Its count of done must never fall, and never exceed the matched ones.
 func (l *redriven) look(c *harness.Client) {
 	l.Helper()
 	now, err := c.Redrive(l.Context(), l.job.ID)
@@ -330,21 +329,21 @@ func (l *redriven) look(c *harness.Client) {
 	l.job = now
 }
 
-// beside has others accepted until the redrive has come so far, and returns how late they were.
+// beside accepts other callbacks until far reports enough progress, and returns their lateness.
 func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late []time.Duration) {
 	l.Helper()
-	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redrivePatience)
+	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redriveTakeover)
 	for l.look(c); !far(); l.look(c) {
 		if time.Now().After(deadline) {
 			l.Fatalf("%d of %d are done", l.job.Done, l.n)
 		}
-		late = append(late, l.lateBeside(fmt.Sprint(name, len(late)), time.Second)...)
+		late = append(late, l.steadyLateness(fmt.Sprint(name, len(late)), time.Second)...)
 	}
 	return late
 }
 
-// onceMore judges what the redrive did to each callback: it was revived once, and attempted once more. What
-// the kill found in flight may have been sent twice, and nothing else.
+// onceMore judges the redriven callbacks: each was revived once and attempted once more. Only callbacks that
+// the kill found in flight may have been sent twice.
 func (l *redriven) onceMore() judge.Verdict {
 	v := l.Accounted(judge.Bounds{})
 	const dead = `SELECT count(*) FROM callbacks JOIN requests USING (project, id) WHERE ref LIKE 'dead-%'`
@@ -368,18 +367,18 @@ func (l *redriven) onceMore() judge.Verdict {
 		revived[e.Object] = true
 	}
 	if len(revived) != l.n {
-		l.Errorf("%d of %d stand in the audit as redriven", len(revived), l.n)
+		l.Errorf("%d of %d are in the audit log as redriven", len(revived), l.n)
 	}
-	// A process has no more attempts in flight than workers.
+	// A process has at most as many attempts in flight as workers.
 	if l.Claims.Len() > 512 {
 		l.Errorf("the kill found %d in flight", l.Claims.Len())
 	}
 	return v
 }
 
-// The matrix of faults: every trial ends with the judge, and the table at the end has a line for each fault.
+// The matrix of faults: every trial ends with the judge, and the table has a line for each fault.
 func TestFaults(t *testing.T) {
-	t.Parallel() // its trials run beside other tests that mostly wait
+	t.Parallel() // its trials run in parallel with other tests that mostly wait
 	for _, f := range matrix() {
 		if !f.is(heavy) {
 			runFault(t, &f)
@@ -387,7 +386,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// The faults that load the machine, one after another.
+// The faults that load the machine run one at a time.
 func TestHeavyFaults(t *testing.T) {
 	for _, f := range matrix() {
 		if f.is(heavy) {
@@ -396,17 +395,16 @@ func TestHeavyFaults(t *testing.T) {
 	}
 }
 
-// runFault runs a fault on each of its combinations. A trial that comes to no verdict is a failed line of the
-// table.
+// runFault runs a fault on each of its combinations. A trial without a verdict counts as failed in the table.
 func runFault(t *testing.T, f *fault) {
 	for _, c := range f.on {
 		t.Run(f.id+"/"+strings.ReplaceAll(f.title, " ", "_")+"/"+c.String(), func(t *testing.T) {
 			began := time.Now()
 			tr := prepared(t, f.id, f.how, c)
-			t.Cleanup(func() { // the last one: a trial may fail after its verdict
+			t.Cleanup(func() { // registered first, so it runs last: a trial may fail after its verdict
 				outcome, failures, remarks := tr.Result()
 				if outcome == nil {
-					t.Errorf("%s came to no verdict", f.id)
+					t.Errorf("%s ended without a verdict", f.id)
 					outcome = &harness.TrialResult{Accepted: tr.Count()}
 				}
 				found := line{id: f.id, title: f.title, on: []string{c.String()}, runs: 1,
@@ -422,7 +420,7 @@ func runFault(t *testing.T, f *fault) {
 	}
 }
 
-// runOn is a test of one trial beside the matrix, on each of the combinations.
+// runOn runs a test of one trial, outside the matrix, on each of the combinations.
 func runOn(t *testing.T, title string, h how, on []harness.Combination, run func(*trial)) {
 	t.Helper()
 	if !h.is(heavy) {
@@ -433,7 +431,7 @@ func runOn(t *testing.T, title string, h how, on []harness.Combination, run func
 	}
 }
 
-// prepared is a trial on a combination. Unless it is heavy it waits for its place.
+// prepared returns a trial on a combination. Unless it is heavy, it first waits for one of the places.
 func prepared(t *testing.T, title string, h how, c harness.Combination) *trial {
 	t.Helper()
 	if !h.is(heavy) {
@@ -454,8 +452,8 @@ func prepared(t *testing.T, title string, h how, c harness.Combination) *trial {
 }
 
 func TestMain(m *testing.M) {
-	// More than there are places: a test that holds one may have subtests, which must not wait for others'
-	// places.
+	// The limit is higher than the number of places: a test that has a place may have subtests, which must
+	// not wait for the places of other tests.
 	if err := flag.Set("test.parallel", "64"); err != nil {
 		panic(err)
 	}
