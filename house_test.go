@@ -43,10 +43,10 @@ var own = map[string][]string{
 	plumbing:             {"store", "migrations"},
 	"store/storetest":    {"store", "internal/transcript"},
 
-	"dispatch/part":    {},
+	"dispatch/process": {},
 	"dispatch/clock":   {"schedule"},
-	"dispatch/secret":  {"store", "dispatch/clock", "dispatch/part", "dispatch/outbound/sign"},
-	"dispatch/index":   {"store", "schedule", "dispatch/clock", "dispatch/part"},
+	"dispatch/secret":  {"store", "dispatch/clock", "dispatch/process", "dispatch/outbound/sign"},
+	"dispatch/index":   {"store", "schedule", "dispatch/clock", "dispatch/process"},
 	"dispatch/accept":  parts("dispatch/index", "dispatch/secret"),
 	"dispatch/report":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
@@ -115,7 +115,7 @@ var own = map[string][]string{
 
 // parts are what a part of the engine may import: what stands below all parts, and others.
 func parts(others ...string) []string {
-	return append(others, "store", "schedule", "dispatch/clock", "dispatch/part",
+	return append(others, "store", "schedule", "dispatch/clock", "dispatch/process",
 		"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/rule")
 }
 
@@ -162,7 +162,7 @@ var behind = map[string][]string{
 		"store/storetest"},
 	"pgregory.net/rapid": {"schedule/queuetest", "store/storetest"},
 	"go.uber.org/goleak": {},
-	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/part", "dispatch/secret",
+	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/process", "dispatch/secret",
 		"dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound",
 		"schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
 }

@@ -40,7 +40,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -162,7 +162,7 @@ type (
 // and after it: then nothing is sent, but accepted callbacks are durable.
 type Engine struct {
 	o     Options
-	times part.Times
+	times process.Times
 	clock *clock.Clock
 
 	*accepter
@@ -179,12 +179,12 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	times, err := part.ReadTimes()
+	times, err := process.ReadTimes()
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{o: o, times: times, clock: new(clock.Clock)}
-	m := part.Metrics{Registerer: o.Registerer}
+	m := process.Metrics{Registerer: o.Registerer}
 	counts := report.NewCounts(m)
 	e.indexer = index.New(index.Options{
 		Store: o.Store, Schedule: o.Schedule, Clock: e.clock,

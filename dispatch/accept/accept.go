@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -80,12 +80,12 @@ func (ac *Accepter) commit(
 	if len(drafts) == 0 {
 		return nil, nil
 	}
-	part.Failpoint("before_accept_commit")
+	process.Failpoint("before_accept_commit")
 	accepted, err := ac.acceptWithin(ctx, quota, drafts)
 	if err != nil {
 		return nil, err
 	}
-	part.Failpoint("after_accept_commit")
+	process.Failpoint("after_accept_commit")
 	now := ac.clock.Now()
 	ac.observer.Accepted(accepted, now)
 	if p.PausedUntil > now && slices.ContainsFunc(accepted, func(a store.Accepted) bool {
@@ -111,7 +111,7 @@ func (ac *Accepter) commit(
 		// item changes nothing.
 		ac.index.Add(index.Item(&a.Callback))
 	}
-	part.Failpoint("after_enqueue")
+	process.Failpoint("after_enqueue")
 	return accepted, nil
 }
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -85,7 +85,7 @@ type Observer interface {
 // embedded index has one writer, so an embedded process does not poll: it only retries its own failed
 // updates.
 func (ac *Accepter) RunSettings(ctx context.Context) {
-	l := part.Loop{
+	l := process.Loop{
 		Every: catalogEvery, AtOnce: true, Wake: ac.settingsRetry, Log: ac.log,
 		Failing:   "reading changed settings failed, using the last known ones",
 		Recovered: "changed settings are read again",
@@ -123,6 +123,6 @@ func (ac *Accepter) refreshSettings(ctx context.Context) error {
 func (ac *Accepter) SettingsChanged(ctx context.Context) {
 	if err := ac.refreshSettings(context.WithoutCancel(ctx)); err != nil {
 		ac.log.Warn("applying changed settings failed, retrying", "error", err)
-		part.Wake(ac.settingsRetry)
+		process.Wake(ac.settingsRetry)
 	}
 }

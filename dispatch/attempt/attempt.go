@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -231,7 +231,7 @@ func (rn *Runner) try(
 	} else {
 		resp = rn.send(ctx, cb, &t)
 	}
-	part.Failpoint("after_send")
+	process.Failpoint("after_send")
 	out = rn.decide(ctx, cb, l, resp)
 	if a := out.result.Attempt; a != nil && t.url != cb.URL {
 		a.URL = t.url
@@ -328,7 +328,7 @@ func (rn *Runner) send(ctx context.Context, cb *store.Stamped, t *target) outbou
 		Secrets:     t.secrets,
 		Fresh:       cb.FreeRetry,
 	}
-	part.FailpointOf("before_send", r.URL)
+	process.FailpointOf("before_send", r.URL)
 	return rn.o.Sender.Send(ctx, r)
 }
 

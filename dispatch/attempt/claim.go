@@ -6,7 +6,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -112,7 +112,7 @@ func (c *claimer) prepare(sending context.Context, claimed schedule.Claimed, sen
 	if len(claimed.Leases) == 0 {
 		return
 	}
-	part.Failpoint("after_claim")
+	process.Failpoint("after_claim")
 	c.rn.attempts.Go(func() { c.rn.prepare(sending, claimed, sent) })
 }
 

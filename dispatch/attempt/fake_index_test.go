@@ -9,7 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -76,7 +76,7 @@ func idleRunner(t *testing.T, s Store, q interface {
 	index.Schedule
 }) *Runner {
 	t.Helper()
-	c, log, times := new(clock.Clock), slog.New(slog.DiscardHandler), part.DefaultTimes()
+	c, log, times := new(clock.Clock), slog.New(slog.DiscardHandler), process.DefaultTimes()
 	ix := index.New(index.Options{Schedule: q, Clock: c, Logger: log, Times: times})
 	ac := accept.New(accept.Options{Index: ix, Clock: c, Logger: log})
 	return New(Options{

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -26,7 +26,7 @@ type metrics struct {
 	crashed     prometheus.Counter
 }
 
-func newMetrics(p part.Metrics) *metrics {
+func newMetrics(p process.Metrics) *metrics {
 	m := new(metrics)
 	m.claims = p.Counter("claims_total", "Claims that returned at least one lease.")
 	m.leases = p.Counter("leases_total", "Leases that claims returned.")
@@ -84,7 +84,7 @@ func (m *metrics) ended(b *ended, c *store.Committed) {
 }
 
 // watch adds gauges that are read at each scrape.
-func (rn *Runner) watch(p part.Metrics) {
+func (rn *Runner) watch(p process.Metrics) {
 	p.Gauge("attempts_in_flight", "Attempts that this process is making.", func() float64 {
 		return float64(rn.slots.runningAttempts())
 	})

@@ -34,7 +34,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -51,8 +51,8 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
-	Metrics  part.Metrics
-	Times    part.Times
+	Metrics  process.Metrics
+	Times    process.Times
 	// Name of this process, the owner of its leases. No other process and no earlier start may have used it.
 	Name string
 	// SendingOff: the process claims nothing until a restart. NoWorker: it runs no claimers at all.
@@ -69,7 +69,7 @@ type Options struct {
 // A Runner makes attempts. Its exported methods are safe for concurrent use.
 type Runner struct {
 	o        Options
-	times    part.Times
+	times    process.Times
 	log      *slog.Logger
 	clock    *clock.Clock
 	metrics  *metrics

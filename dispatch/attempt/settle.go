@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -71,9 +71,9 @@ func (s *settler) run(ctx context.Context) {
 		if len(batch) == 0 {
 			break
 		}
-		part.Failpoint("before_result_commit")
+		process.Failpoint("before_result_commit")
 		settlements := s.commit(ctx, batch)
-		part.Failpoint("after_result_commit")
+		process.Failpoint("after_result_commit")
 		s.release(batch)
 		switch {
 		case len(settlements) == 0:
@@ -110,7 +110,7 @@ func (s *settler) settle(ctx context.Context, c committedBatch) {
 	if dueSoon(c.settlements, rn.clock.Now()) {
 		rn.index.HintOnlyShard()
 	}
-	part.Failpoint("after_settle")
+	process.Failpoint("after_settle")
 	rn.index.BringForward(ctx, collectNext(c.batch))
 	s.unlockAfterRebuild(ctx, c.batch, applied)
 }

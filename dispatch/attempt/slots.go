@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -232,7 +232,7 @@ func (s *slots) signalFree() {
 		return
 	}
 	s.claimWaits = false
-	part.Wake(s.freed)
+	process.Wake(s.freed)
 }
 
 // inUse returns how many callbacks are claimed or running.

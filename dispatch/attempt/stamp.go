@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -28,7 +28,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 	if len(leases) == 0 {
 		return
 	}
-	part.Failpoint("after_lock")
+	process.Failpoint("after_lock")
 	byID := make(map[string]*schedule.Lease, len(leases))
 	s := store.Stamp{
 		Token:           leases[0].Token,
@@ -50,7 +50,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		return
 	}
 	rn.index.SQLWorked()
-	part.Failpoint("after_stamp")
+	process.Failpoint("after_stamp")
 	quarantined, refused := splitQuarantined(byID, refused)
 	rn.refuse(ctx, byID, refused)
 	var notDue []ready

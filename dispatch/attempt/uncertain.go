@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -37,7 +37,7 @@ type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex
 	stamps   []uncertainStamp
-	logLimit part.LogLimiter
+	logLimit process.LogLimiter
 }
 
 // Pending returns whether there are uncertain stamps.

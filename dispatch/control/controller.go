@@ -17,7 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -33,8 +33,8 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
-	Metrics  part.Metrics
-	Times    part.Times
+	Metrics  process.Metrics
+	Times    process.Times
 	// Name of this process, for leases in SQL.
 	Name string
 	// Processes returns the running dispatchers. Crowded reports that this process has no capacity left for

@@ -3,7 +3,7 @@ package control
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 )
 
 // metrics are written by the purge (the first two) and by the scheduler.
@@ -17,7 +17,7 @@ type metrics struct {
 }
 
 // newMetrics registers the metrics. It is called once for each registry.
-func newMetrics(p part.Metrics) *metrics {
+func newMetrics(p process.Metrics) *metrics {
 	return &metrics{
 		purged: p.CounterVec("purged_total", "Rows that retention removed, by kind.", "what"),
 		overdue: p.GaugeVec("retention_overdue_seconds",

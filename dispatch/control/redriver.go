@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -45,7 +45,7 @@ func newRedriver(ct *Controller) *redriver {
 // run works on redrives until ctx ends. A process that shares SQL polls for redrives every redriveIdle. An
 // embedded process creates every redrive, so it only waits to be woken.
 func (d *redriver) run(ctx context.Context) {
-	l := part.Loop{
+	l := process.Loop{
 		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.ct.log,
 		Failing: "redrives failed, retrying", Recovered: "redrives continue",
 	}

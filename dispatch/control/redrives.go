@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -125,7 +125,7 @@ func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequ
 	if err != nil {
 		return r, fmt.Errorf("redrive: %w", err)
 	}
-	part.Wake(ct.redrives.woken)
+	process.Wake(ct.redrives.woken)
 	return r, nil
 }
 
@@ -212,6 +212,6 @@ func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to sto
 	if err != nil {
 		return r, fmt.Errorf("redrive %s: %w", id, err)
 	}
-	part.Wake(ct.redrives.woken)
+	process.Wake(ct.redrives.woken)
 	return r, nil
 }

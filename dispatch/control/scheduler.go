@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -45,7 +45,7 @@ func newScheduler(ct *Controller) *scheduler {
 // run runs schedules until ctx ends.
 func (s *scheduler) run(ctx context.Context) {
 	s.began = s.ct.clock.Now()
-	part.Loop{
+	process.Loop{
 		Every: schedulePoll, AtOnce: true, Wake: s.changed, Log: s.ct.log,
 		Failing:   "running schedules failed, due times are caught up later",
 		Recovered: "schedules run again", Repeat: index.WarnEvery,

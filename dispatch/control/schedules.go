@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -52,7 +52,7 @@ func (ct *Controller) CreateSchedule(ctx context.Context, project string, ch Sch
 	if err != nil {
 		return s, fmt.Errorf("create schedule: %w", err)
 	}
-	part.Wake(ct.scheduler.changed)
+	process.Wake(ct.scheduler.changed)
 	ct.showTemplate(&s)
 	return s, nil
 }
@@ -77,7 +77,7 @@ func (ct *Controller) PatchSchedule(ctx context.Context, project, id string, ch 
 	if err != nil {
 		return s, fmt.Errorf("change schedule: %w", err)
 	}
-	part.Wake(ct.scheduler.changed)
+	process.Wake(ct.scheduler.changed)
 	ct.showTemplate(&s)
 	return s, nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -41,7 +41,7 @@ func (s *slowAudit) Audit(_ context.Context, shard int, cursor string) (schedule
 func TestALongAuditGoesOnWhereTheLastOneEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		index := &slowAudit{pages: 30}
-		e := &Index{o: Options{Schedule: index}, metrics: newMetrics(part.Metrics{})}
+		e := &Index{o: Options{Schedule: index}, metrics: newMetrics(process.Metrics{})}
 		for run := range 4 {
 			began := time.Now()
 			if err := e.Audit(t.Context()); err != nil {

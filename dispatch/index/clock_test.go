@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 )
 
 // Each jump is counted, and one a minute is logged, with its direction and size.
@@ -17,7 +17,7 @@ func TestClockJumpsAreLogged(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{time.Hour, -90 * time.Second} {
 		var log bytes.Buffer
-		e := &Index{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(part.Metrics{})}
+		e := &Index{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: newMetrics(process.Metrics{})}
 		for range 3 {
 			e.clockJumped(by)
 		}

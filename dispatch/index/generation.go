@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -80,7 +80,7 @@ func (g *generation) takeTurn(ctx context.Context) (end func(), err error) {
 // generation missing or foreign, or a shard closed for a rebuild whose process may have died.
 func (g *generation) checkSoon() {
 	g.apply("mismatch")
-	part.Wake(g.wake)
+	process.Wake(g.wake)
 }
 
 // apply changes the state of the content.
@@ -99,7 +99,7 @@ func (g *generation) await(ctx context.Context, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for g.degraded() && ctx.Err() == nil {
-		part.Sleep(ctx, 20*time.Millisecond)
+		process.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -161,7 +161,7 @@ func (g *generation) get() store.IndexMeta {
 
 // run checks the index until ctx ends: every checkEvery, and at once after checkSoon.
 func (g *generation) run(ctx context.Context) {
-	part.Loop{
+	process.Loop{
 		Every:   checkEvery,
 		Wake:    g.wake,
 		Failing: "check of the index failed; it is tried again",
@@ -175,7 +175,7 @@ func (g *generation) run(ctx context.Context) {
 		if errors.Is(err, errNotLeader) {
 			err = nil // the other process rebuilds it
 		}
-		part.Sleep(ctx, probeEvery/4) // also if an operation found the index lost again at once
+		process.Sleep(ctx, probeEvery/4) // also if an operation found the index lost again at once
 		return time.Nanosecond, err
 	})
 }

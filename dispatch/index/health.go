@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -55,7 +55,7 @@ type health struct {
 	sqlFailingSince        time.Time
 	sqlOutage, indexOutage outageTimer
 	// Limiters of log lines: SQL fails, the index fails, the catch-up fails.
-	sqlLog, indexLog, catchUpLog part.LogLimiter
+	sqlLog, indexLog, catchUpLog process.LogLimiter
 	// Items that were accepted or settled while the index did not answer. needsWalk: there were too many to
 	// remember, or the index may lack any item.
 	missedItems []schedule.Item
@@ -105,7 +105,7 @@ func (h *health) SQLFailed(err error) {
 
 // logFailure logs a failure, at most once until it is over and at most once in 10 s. An index that answers
 // every second call must not fill the log.
-func (h *health) logFailure(limit *part.LogLimiter, text string, args ...any) {
+func (h *health) logFailure(limit *process.LogLimiter, text string, args ...any) {
 	h.mu.Lock()
 	due := limit.Due(time.Now())
 	h.mu.Unlock()
@@ -207,7 +207,7 @@ func (h *health) Failed(op string, err error) {
 		relapse := h.indexOutage.failed(time.Now(), indexRelapseWithin, indexRelapseWait)
 		h.mu.Unlock()
 		if !relapse {
-			part.Wake(h.failedNow)
+			process.Wake(h.failedNow)
 		}
 	}
 	h.logIndexFailure(op, err)
@@ -277,7 +277,7 @@ func (h *health) requestWalk() {
 }
 
 // ProbeSoon wakes run.
-func (h *health) ProbeSoon() { part.Wake(h.wake) }
+func (h *health) ProbeSoon() { process.Wake(h.wake) }
 
 // run probes what fails and gives the index what it missed, until ctx ends. It sleeps while all is well.
 func (h *health) run(ctx context.Context) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -58,7 +58,7 @@ func (l *loader) run(ctx context.Context) {
 	if l.ix.o.Horizon == 0 {
 		every = loadIdle
 	}
-	part.Loop{
+	process.Loop{
 		Every:   every,
 		Failing: "loading callbacks within the horizon failed; it is tried again",
 		Repeat:  WarnEvery,
@@ -225,7 +225,7 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 	}
 	ix.askShards(ctx, "move_watermark", shards, move)
 	skipMoved(shards, token)
-	part.Failpoint("after_watermark")
+	process.Failpoint("after_watermark")
 	if s := unloadedSpan(shards); s.after.DueAt < s.until {
 		switch err := l.loadSpan(ctx, shards, token, s); {
 		case errors.Is(err, errMoved):
@@ -252,7 +252,7 @@ func (l *loader) loadSpan(ctx context.Context, shards []shardLoad, token string,
 		if err := l.giveRows(ctx, shards, rows); err != nil {
 			return err
 		}
-		part.Failpoint("during_load")
+		process.Failpoint("during_load")
 		switch leader, err := l.leader.Lead(ctx); {
 		case err != nil:
 			return err
@@ -311,7 +311,7 @@ func (l *loader) giveRows(ctx context.Context, shards []shardLoad, rows []store.
 		if chunk[0].DueAt <= ix.clock.Now()+schedule.MinHorizon.Milliseconds() {
 			continue
 		}
-		part.Sleep(ctx, loadPause)
+		process.Sleep(ctx, loadPause)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

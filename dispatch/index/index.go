@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -31,8 +31,8 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
-	Metrics  part.Metrics
-	Times    part.Times
+	Metrics  process.Metrics
+	Times    process.Times
 	// Name of this process, the holder of its leases in SQL.
 	Name string
 	// Prefix is the key prefix that the index was opened with; it must be the one in SQL.
@@ -52,7 +52,7 @@ type Options struct {
 // An Index keeps one index true to SQL. Its methods are safe for concurrent use.
 type Index struct {
 	o        Options
-	times    part.Times
+	times    process.Times
 	log      *slog.Logger
 	clock    *clock.Clock
 	metrics  *metrics

@@ -3,7 +3,7 @@ package index
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -22,7 +22,7 @@ type metrics struct {
 	clockJumps     prometheus.Counter
 }
 
-func newMetrics(p part.Metrics) *metrics {
+func newMetrics(p process.Metrics) *metrics {
 	m := new(metrics)
 	m.enqueueDropped = p.Counter("enqueues_dropped_total",
 		"Accepted callbacks whose enqueue was postponed because the index was too slow.")
@@ -57,15 +57,15 @@ var (
 )
 
 // watch adds gauges that are read at each scrape.
-func (ix *Index) watch(p part.Metrics) {
+func (ix *Index) watch(p process.Metrics) {
 	p.Gauge("enqueues_waiting", "Accepted callbacks that wait to be enqueued.", func() float64 {
 		return float64(len(ix.added))
 	})
 	p.Gauge("sql_down", "1 while SQL does not commit.", func() float64 {
-		return part.Truth(ix.health.sqlDown.Load())
+		return process.Truth(ix.health.sqlDown.Load())
 	})
 	p.Gauge("index_down", "1 while the index does not answer.", func() float64 {
-		return part.Truth(ix.Failing())
+		return process.Truth(ix.Failing())
 	})
 	p.Gauge("index_generation", "Generation of the index that this process works with.", func() float64 {
 		return float64(ix.generation.get().Generation)

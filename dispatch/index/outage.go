@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -147,7 +147,7 @@ func (h *health) endWalk() {
 }
 
 // warn logs a failure that lasts, but not each time.
-func (h *health) warn(limit *part.LogLimiter, text string, err error) {
+func (h *health) warn(limit *process.LogLimiter, text string, err error) {
 	h.mu.Lock()
 	due := limit.Again(time.Now())
 	h.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -202,13 +202,13 @@ func (g *generation) fill(ctx context.Context, until int64) (n int, err error) {
 			}
 			left.after, overdue, worked = after(rows), late, time.Now()
 			n += len(rows)
-			part.Failpoint("during_rebuild")
+			process.Failpoint("during_rebuild")
 			return nil
 		})
 		if err == nil || errors.Is(err, schedule.ErrLost) || time.Since(worked) >= fillTimeout {
 			return n, err
 		}
-		part.Sleep(ctx, probeEvery/4)
+		process.Sleep(ctx, probeEvery/4)
 		if ctx.Err() != nil {
 			return n, err
 		}

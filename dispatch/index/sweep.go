@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -64,7 +64,7 @@ func (ix *Index) Sweep(ctx context.Context) error {
 			}
 		}
 		// If only some shards answer, their rows are repaired, and the walk goes on for their sake.
-		part.Failpoint("during_sweep")
+		process.Failpoint("during_sweep")
 		if len(rows) < PageRows {
 			cursor = store.Cursor{}
 			ix.metrics.sweeps.Inc()

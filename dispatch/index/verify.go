@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -51,7 +51,7 @@ func (ix *Index) verify(ctx context.Context, maxIDs int) (Drift, error) {
 	if len(first.missing)+len(first.late)+len(first.extra) == 0 {
 		return report, nil
 	}
-	part.Sleep(ctx, verifyPause)
+	process.Sleep(ctx, verifyPause)
 	if ctx.Err() != nil {
 		return Drift{}, ctx.Err()
 	}
@@ -230,7 +230,7 @@ func (ix *Index) Audit(ctx context.Context) error {
 			}
 		}
 		// The pause leaves the index to claims.
-		part.Sleep(ctx, 5*time.Millisecond)
+		process.Sleep(ctx, 5*time.Millisecond)
 		if ctx.Err() != nil {
 			return nil
 		}

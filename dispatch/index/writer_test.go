@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 )
@@ -52,7 +52,7 @@ func (a *recordingIndex) Move(_ context.Context, list []schedule.Movement) ([]sc
 func idleIndex(s Store, q Schedule, change ...func(*Options)) *Index {
 	o := Options{
 		Store: s, Schedule: q, Clock: new(clock.Clock), Logger: slog.New(slog.DiscardHandler),
-		Times: part.DefaultTimes(),
+		Times: process.DefaultTimes(),
 	}
 	for _, c := range change {
 		c(&o)

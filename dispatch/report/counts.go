@@ -3,7 +3,7 @@ package report
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -13,7 +13,7 @@ type metrics struct {
 	uncounted prometheus.Counter
 }
 
-func newMetrics(p part.Metrics) *metrics {
+func newMetrics(p process.Metrics) *metrics {
 	return &metrics{
 		accepted: p.Counter("callbacks_accepted_total", "Callbacks committed to SQL."),
 		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state",
@@ -32,7 +32,7 @@ type Counts struct {
 }
 
 // NewCounts returns Counts that are zero.
-func NewCounts(p part.Metrics) *Counts {
+func NewCounts(p process.Metrics) *Counts {
 	return &Counts{activity: newActivityBuffer(), endpoints: newHealthBuffer(), metrics: newMetrics(p)}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -44,7 +44,7 @@ func (h *healthBuffer) record(r *store.Result) {
 	defer h.mu.Unlock()
 	if r.Reason == store.Gone {
 		h.gone[w.EndpointID] = w.Project
-		part.Wake(h.wake)
+		process.Wake(h.wake)
 	}
 	n, known := h.reports[w.EndpointID]
 	if !known && len(h.reports) >= maxUnreported {
@@ -91,7 +91,7 @@ func (h *healthBuffer) restore(reports []store.EndpointHealth, gone map[string]s
 
 // RunHealth writes endpoint health until ctx ends.
 func (rp *Reporter) RunHealth(ctx context.Context) {
-	part.Loop{
+	process.Loop{
 		Every: healthEvery, Wake: rp.counts.endpoints.wake, Log: rp.log,
 		Failing:   "writing endpoint health failed",
 		Recovered: "endpoint health is written again",

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -31,7 +31,7 @@ func (rp *Reporter) Outcomes(ctx context.Context, project string, after store.Ou
 		if len(events) > 0 || left <= 0 || rp.o.Draining() {
 			return events, next, nil
 		}
-		part.Sleep(ctx, min(left, feedEvery))
+		process.Sleep(ctx, min(left, feedEvery))
 		if ctx.Err() != nil {
 			return nil, after, ctx.Err()
 		}

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -69,7 +69,7 @@ func (rp *Reporter) current() (store.Dispatcher, bool) {
 // drain.
 func (rp *Reporter) RunPresence(ctx context.Context) {
 	var last store.Dispatcher
-	part.Loop{
+	process.Loop{
 		Every: heartbeatEvery, AtOnce: true, Wake: rp.o.Drain, Log: rp.log,
 		Failing:   "writing the heartbeat failed, other processes consider this one lost",
 		Recovered: "heartbeat is written again",

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -111,7 +111,7 @@ type Owned struct {
 const UseRoot = ""
 
 // New returns Secrets with an empty cache.
-func New(s Store, k *Keyring, c *clock.Clock, m part.Metrics) *Secrets {
+func New(s Store, k *Keyring, c *clock.Clock, m process.Metrics) *Secrets {
 	return &Secrets{
 		store: s, keys: k, clock: c, locks: make(map[Owner]*ownerLock), owners: make(map[Owner]Owned),
 		lanes: make(map[LaneKey][]sign.Secret),
@@ -206,7 +206,7 @@ func (s *Secrets) Project(ctx context.Context, project, use string, now int64) (
 // that this process generates one secret only and no reader caches the state before. Among several processes
 // the store keeps the first (onlyIfNone).
 func (s *Secrets) makeFirst(ctx context.Context, owner Owner, use string, now int64) ([]sign.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, part.ClaimMargin)
+	ctx, cancel := context.WithTimeout(ctx, process.ClaimMargin)
 	defer cancel()
 	end, err := s.lock(ctx, owner, true)
 	if err != nil {
@@ -287,7 +287,7 @@ func (s *Secrets) ownSince(ctx context.Context, owner Owner, since, now int64) (
 		return cached, nil
 	}
 	// Do not wait longer than ClaimMargin: the claim of the attempt would have expired.
-	ctx, cancel := context.WithTimeout(ctx, part.ClaimMargin)
+	ctx, cancel := context.WithTimeout(ctx, process.ClaimMargin)
 	defer cancel()
 	end, err := s.lock(ctx, owner, !ok)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/part"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -53,7 +53,7 @@ func TestFirstSecretIsGeneratedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := mustKeyring(t, masterKey(1))
 		slow := &slowStore{}
-		cache := New(slow, keys, new(clock.Clock), part.Metrics{})
+		cache := New(slow, keys, new(clock.Clock), process.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
 		kind, err := sign.KindOf(sign.Standard)
@@ -94,7 +94,7 @@ func TestFirstSecretIsGeneratedOnce(t *testing.T) {
 func TestLocksOfOwnersAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := mustKeyring(t, masterKey(1))
-		cache := New(&slowStore{}, keys, new(clock.Clock), part.Metrics{})
+		cache := New(&slowStore{}, keys, new(clock.Clock), process.Metrics{})
 		now := time.Now().UnixMilli()
 		var wg sync.WaitGroup
 		for i := range 300 {

@@ -1,6 +1,6 @@
 //go:build !failpoints
 
-package part
+package process
 
 // Failpoint does nothing. A test build (tag failpoints) can kill the process here.
 func Failpoint(string) {}

@@ -1,4 +1,4 @@
-package part
+package process
 
 import "github.com/prometheus/client_golang/prometheus"
 

@@ -1,6 +1,6 @@
 //go:build failpoints
 
-package part
+package process
 
 import (
 	"fmt"

@@ -1,8 +1,8 @@
-// Package part contains what the parts of the engine share: metrics, loops, a limiter of log lines, the
-// timing of recovery, and the failpoints of test builds.
+// Package process contains what the parts of the engine share in one process: metrics, loops, a limiter of
+// log lines, the timing of recovery, and the failpoints of test builds.
 //
 // It imports none of the parts.
-package part
+package process
 
 import (
 	"context"
