@@ -172,7 +172,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 	}
 	// A process is ready before it has checked the index.
 	r.Eventually(time.Minute, "the log explains that sending is off, and how to go on", func() error {
-		if log := held.LogTail(1 << 20); !strings.Contains(log, "start it without --hold") ||
+		if log := held.LogTail(1 << 20); !strings.Contains(log, "restart without --hold") ||
 			strings.Contains(log, "left unchanged although it does not match SQL") != rebuilt {
 			return errors.New(log)
 		}

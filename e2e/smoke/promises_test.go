@@ -204,7 +204,7 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// The demo runs all it shows to the end and says by its exit code that it went as foreseen.
+// TestDemoEndsWithZero runs the demo, whose exit code is 0 if all results are as expected.
 func TestDemoEndsWithZero(t *testing.T) {
 	got := harness.Command(t, 4*time.Minute, nil, "demo", "--exit")
 	if got.Code != 0 || got.Stderr != "" {
@@ -212,7 +212,7 @@ func TestDemoEndsWithZero(t *testing.T) {
 	}
 	for _, want := range []string{
 		`attempt 3  200 {"status": "SUCCESS"}`, "(result)  attempt 1  200 success",
-		"32 accepted, the poll and its result among them = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
+		"32 accepted, including the poll and its result = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
 		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
 	} {
 		if !strings.Contains(got.Stdout, want) {
