@@ -106,6 +106,7 @@ const (
 	lockPause   = 100 * time.Millisecond
 )
 
+// acquire connects and takes the lock. It retries for lockRetry while another session has it.
 func (p *postgresLock) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout,
 		errors.New("the database did not respond in time"))
@@ -142,6 +143,8 @@ func tryLock(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
+// run checks the connection every lockCheck. If it broke, run acquires the lock again; it fails with
+// errIndexTaken if another process was faster, which ends this process.
 func (p *postgresLock) run(ctx context.Context) error {
 	tick := time.NewTicker(lockCheck)
 	defer tick.Stop()

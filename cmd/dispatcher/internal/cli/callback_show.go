@@ -104,6 +104,8 @@ func tiersText(cb *client.Callback) string {
 	return s
 }
 
+// attemptRow returns the cells of an attempt. A poll's response is final or pending instead of succeeded or
+// failed.
 func attemptRow(c *session, kind client.Kind, a *client.Attempt) []any {
 	number := "#" + strconv.Itoa(a.Number)
 	if a.Trigger == "manual" {

@@ -241,6 +241,7 @@ func secretForm(s *sign.Info) string {
 	return ""
 }
 
+// showSigner prints a signer with its options. apart puts an empty line in front.
 func showSigner(c *console.Console, s *signerInfo, apart bool) {
 	if apart {
 		fmt.Fprintln(c.Out)

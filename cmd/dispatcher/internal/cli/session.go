@@ -227,6 +227,7 @@ func bodyOf(c *session, cmd any) (body, error) {
 	return in, err
 }
 
+// fill adds the tagged flags of a struct, and of the structs that it embeds.
 func (b body) fill(c *session, v reflect.Value) error {
 	for i := range v.NumField() {
 		field, err := v.Type().Field(i), error(nil)

@@ -91,6 +91,7 @@ func differencesOf(d *client.Drift) []difference {
 	}
 }
 
+// showDrift prints the differences with their meaning and what to do.
 func showDrift(c *session, w io.Writer, d *client.Drift, all bool) {
 	fmt.Fprintf(w, "compared %d open callbacks in SQL with %d items in the index\n", d.Rows, d.Items)
 	if d.BeyondHorizon > 0 {

@@ -165,6 +165,8 @@ func (c *checker) redis() {
 	}
 }
 
+// secrets checks the keys. PostgreSQL requires both: with several processes, no process can generate them
+// for all.
 func (c *checker) secrets() {
 	for i, key := range c.MasterKey {
 		if b, err := base64.StdEncoding.DecodeString(key); err != nil || len(b) != MasterKeyBytes {
@@ -196,6 +198,7 @@ func (c *checker) secrets() {
 	}
 }
 
+// sending checks the limits of attempts, egress and the horizon, which only an index on Redis can have.
 func (c *checker) sending() {
 	for _, allowed := range c.EgressAllow {
 		// Check them one by one, so that each wrong one gets its own line.
@@ -221,6 +224,8 @@ func (c *checker) sending() {
 	c.between("lane_concurrency", c.LaneConcurrency, 1, 100_000)
 }
 
+// roles checks the roles. A process with the embedded index must also be the worker, because no other
+// process can read this index.
 func (c *checker) roles() {
 	for _, role := range c.Roles {
 		if role != RoleAPI && role != RoleUI && role != RoleWorker {
@@ -236,6 +241,8 @@ func (c *checker) roles() {
 	}
 }
 
+// durations checks that each duration is in its range, and that payloads are not kept longer than their
+// callbacks.
 func (c *checker) durations() {
 	for _, d := range []struct {
 		key          string

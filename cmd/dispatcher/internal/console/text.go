@@ -73,6 +73,7 @@ func Printable[T ~string](text T) string {
 // as JSON.
 func MakeSafe(value any) { makeSafe(reflect.ValueOf(value)) }
 
+// makeSafe is MakeSafe by reflection.
 func makeSafe(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:

@@ -22,6 +22,7 @@ type live struct {
 	tracker *console.Tracker
 }
 
+// newLive returns a live output for total callbacks, with a bar if the output is a terminal.
 func newLive(c *console.Console, total int) *live {
 	l := &live{c: c, began: time.Now()}
 	if !c.OutTerminal {

@@ -49,6 +49,7 @@ type diagnosis struct {
 	Cure   string `json:"cure,omitempty"`
 }
 
+// fine, warns and fails return a diagnosis without a name, which diagnoses adds.
 func fine(format string, args ...any) diagnosis {
 	return diagnosis{Status: statusOK, Found: fmt.Sprintf(format, args...)}
 }

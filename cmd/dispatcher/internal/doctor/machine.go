@@ -21,6 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
+// checkMasterKey checks the keys as a start does: each key id in SQL must be among them, and must decrypt.
 func checkMasterKey(f *facts) diagnosis {
 	keys, database := f.MasterKey, &f.sql
 	if len(keys) == 0 {
@@ -71,6 +72,8 @@ func checkMasterKey(f *facts) diagnosis {
 	return fine("decrypts all stored secrets")
 }
 
+// checkAdminKey checks the key of the settings, or the file in the data directory: its length and its
+// permissions.
 func checkAdminKey(s *facts) diagnosis {
 	key, from := s.AdminKey, "set"
 	if key == "" {
@@ -190,6 +193,8 @@ const (
 	minSpace = 64 << 20
 )
 
+// checkDataDir checks that the data directory is writable. It writes a small file, because permissions
+// alone do not show a full or read-only disk.
 func checkDataDir(f *facts) diagnosis {
 	switch {
 	case f.Postgres():
@@ -213,6 +218,7 @@ func checkDatabaseDisk(f *facts) (d diagnosis) {
 	return d
 }
 
+// checkDisk checks the free space of SQLite's disk.
 func checkDisk(f *facts, dir string) (d diagnosis) {
 	if f.Postgres() || isMissing(f.DataDir) {
 		return d
@@ -247,6 +253,7 @@ func tryWriting(dir string) error {
 // log and data files.
 const otherFiles = 128
 
+// checkFiles compares the limit of open files with the need of all workers. Each attempt needs a socket.
 func checkFiles(s *facts) diagnosis {
 	limit, err := machine.OpenFiles()
 	if err != nil {
@@ -265,6 +272,7 @@ func checkFiles(s *facts) diagnosis {
 	return fine("%s", found)
 }
 
+// checkTimes warns if a shutdown interrupts attempts, because these are sent again.
 func checkTimes(s *facts) diagnosis {
 	usual := accept.PaymentPolicy().Timeout
 	found := fmt.Sprintf("the default timeout of an attempt is %s; a shutdown waits %s",

@@ -83,6 +83,8 @@ func worst(survey *redisq.Survey, check func(cluster bool, server *redisq.Server
 const infoDeniedCure = "allow INFO for the user of redis_url; without it this is not checked: " +
 	"Redis must be 6.2 or newer and have maxmemory-policy noeviction"
 
+// checkRedisServer checks what the index needs of a server: its scripts, version 6.2, a master, and a URL
+// of the right kind.
 func checkRedisServer(cluster bool, server *redisq.Server) diagnosis {
 	if server.Scripts != nil {
 		return fails("allow scripts (EVAL, EVALSHA) and writes below redis_prefix for the user of redis_url",
@@ -109,6 +111,8 @@ func checkRedisServer(cluster bool, server *redisq.Server) diagnosis {
 // fullMemory is the share of maxmemory from which doctor warns.
 const fullMemory = 0.8
 
+// checkRedisMemory checks that Redis never evicts keys, because an eviction loses a part of the index, and
+// that there is free memory.
 func checkRedisMemory(_ bool, server *redisq.Server) diagnosis {
 	if server.Info == nil {
 		return warns(infoDeniedCure, "the eviction policy is not readable")
@@ -136,6 +140,8 @@ func checkRedisMemory(_ bool, server *redisq.Server) diagnosis {
 	return fine("noeviction, %s of %s used", console.SizeText(used), console.SizeText(limit))
 }
 
+// checkRedisPersistence checks that Redis can save if it must: else it refuses writes. The index itself
+// needs no persistence, because it is rebuilt from SQL.
 func checkRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 	if server.Info == nil {
 		return warns(infoDeniedCure, "the persistence settings are not readable")
@@ -163,6 +169,7 @@ func checkRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 		"seconds late then", "off: a restart of Redis empties the index")
 }
 
+// checkRedisCluster checks that all slots of a Cluster are served: the shards of other slots send nothing.
 func checkRedisCluster(f *facts) (d diagnosis) {
 	if f.Embedded() || f.index.err != nil || !f.index.survey.Cluster {
 		return d
@@ -253,6 +260,7 @@ const (
 	clockError   = time.Minute
 )
 
+// checkClocks compares the clocks of PostgreSQL and of each Redis server with this machine's clock.
 func checkClocks(f *facts) (d diagnosis) {
 	database, index := &f.sql, &f.index
 	var parts []string

@@ -115,6 +115,8 @@ func (f *sqlFacts) findSQLite(path string) (name string, err error) {
 	return name, nil
 }
 
+// readPostgres reads settings, connections and the clock. It asks for the clock three times and uses the
+// answer with the shortest round trip, whose half is the precision.
 func (f *sqlFacts) readPostgres(ctx context.Context, conn *sql.Conn) error {
 	f.settings = map[string]string{}
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit",
@@ -156,6 +158,7 @@ func (f *sqlFacts) readPostgres(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
+// readSQLite reads version and size, and runs quick_check as far as the time allows.
 func (f *sqlFacts) readSQLite(ctx context.Context, conn *sql.Conn) error {
 	if err := conn.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&f.version); err != nil {
 		return fmt.Errorf("open the file: %w", err)
@@ -201,6 +204,7 @@ func (f *sqlFacts) readTables(ctx context.Context, conn *sql.Conn, s *config.Set
 	return err
 }
 
+// checkDatabase checks that the database can be opened, and its version.
 func checkDatabase(f *facts) diagnosis {
 	err := f.sql.err
 	switch {
@@ -244,6 +248,7 @@ func cureOfPostgres(err error) string {
 	return "fix what the server reports"
 }
 
+// checkDurability checks that a commit survives a crash and a power failure. Accepted callbacks depend on it.
 func checkDurability(f *facts) (d diagnosis) {
 	set := f.sql.settings
 	found := fmt.Sprintf("fsync %s, synchronous_commit %s, full_page_writes %s", set["fsync"],
@@ -268,6 +273,7 @@ func checkDurability(f *facts) (d diagnosis) {
 	return fine("%s", found)
 }
 
+// checkWrites checks that PostgreSQL accepts writes: a standby or read-only transactions refuse them.
 func checkWrites(facts *facts) (d diagnosis) {
 	f := &facts.sql
 	switch {
@@ -314,6 +320,7 @@ func checkConns(s *facts) (d diagnosis) {
 	return fine("%s", found)
 }
 
+// checkIntegrity reports damage of the SQLite file. A file that is too large for a check in time is fine.
 func checkIntegrity(f *facts) (d diagnosis) {
 	const cure = "stop the server, keep the file, and restore a backup"
 	switch err := f.sql.checkErr; {
@@ -330,6 +337,8 @@ func checkIntegrity(f *facts) (d diagnosis) {
 	return fine("quick_check found no damage")
 }
 
+// checkMigrations compares the applied migrations with those of this version. A newer schema is only a
+// warning: during an upgrade, old processes keep running on it.
 func checkMigrations(s *facts) (d diagnosis) {
 	f := &s.sql
 	if f.err != nil {

@@ -80,6 +80,7 @@ func openCheckpoint(c *console.Console, s *Source, resume bool) (*checkpoint, er
 	return cp, cp.save()
 }
 
+// read returns the progress of an earlier import, or fs.ErrNotExist.
 func (cp *checkpoint) read() (p progress, err error) {
 	content, err := os.ReadFile(cp.progressPath)
 	if err != nil {

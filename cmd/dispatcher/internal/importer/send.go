@@ -38,7 +38,9 @@ type importer struct {
 	refusals []*Line
 }
 
-// run sends batches until the source ends. It stores the checkpoint after each batch.
+// run sends batches until the source ends. It stores the checkpoint after each batch. After a crash between
+// the two, --resume sends the batch again. Its lines get the same idempotency keys, so no callback is created
+// twice.
 func (im *importer) run(ctx context.Context) error {
 	for {
 		read, err := im.source.Batch(im.batchSize(), func(line *Line) { im.refused(line, line.Problem) })
