@@ -1,5 +1,5 @@
-// Package browser tests the admin pages in a real Chromium against the built binary: what an operator does,
-// how pages stay up to date, and the rules of layout, contrast and keyboard that every page keeps.
+// Package browser tests the admin pages in a real Chromium with the built binary: the work of an operator,
+// live updates, and the rules of layout, contrast and keyboard for every page.
 package browser
 
 import (
@@ -27,19 +27,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// The admin pages are tested in a real Chromium, against the real binary: what is asserted is what somebody
-// sees and can do. Each test has a browser context of its own, as a private window is: nobody has signed in,
-// and nothing is kept. Whatever the browser complains of, an exception, an error in the console, something
-// that the content policy forbids, a dialog, fails the test, wherever it happens.
+// Each test uses its own browser context, like a private window: no session and no stored data. Every problem
+// that the browser reports fails the test, on any page: an exception, an error in the console, a violation of
+// the content policy, a dialog.
 
-// pageTime bounds every wait for a page. It is long because many tests share few cores; none of them is a
+// pageTime bounds every wait for a page. It is long because many tests share few cores, and is no performance
 // goal.
 const pageTime = 30 * time.Second
 
-// chromiumNames are the programs that will do; tools/setup.sh looks for the same.
+// chromiumNames are the possible programs. tools/setup.sh has the same list.
 var chromiumNames = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 
-// chromium starts the one browser of the tests that run beside each other.
+// chromium starts the one browser that all parallel tests share.
 var chromium = sync.OnceValues(func() (context.Context, error) {
 	program := ""
 	for _, name := range chromiumNames {
@@ -55,17 +54,18 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900),
 		chromedp.WSURLReadTimeout(harness.StartTime),
-		// Its profile and its files lie beside the binary: what a killed browser leaves goes with that.
+		// The profile and the temporary files are in the directory of the binary, which is removed even after
+		// a crash of the browser.
 		chromedp.UserDataDir(filepath.Join(harness.WorkDir, "chromium")),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("lang", "en-US"),
-		// Nothing may be fetched from elsewhere, by the pages or by the browser itself.
+		// Neither the pages nor the browser may load anything from other hosts.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
-		// A proxy of the machine is not for the loopback.
+		// A proxy of the machine must not apply to the loopback.
 		chromedp.Flag("no-proxy-server", true),
 		chromedp.Env("TZ=UTC", "LANG=en_US.UTF-8", "TMPDIR="+harness.WorkDir))
 	allocated, free := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, _ := chromedp.NewContext(allocated) // ended by Cancel below, which also waits
+	ctx, _ := chromedp.NewContext(allocated) // Cancel below ends it, and also waits
 	if err := chromedp.Do(ctx); err != nil {
 		free()
 		return nil, fmt.Errorf("start %s: %w", program, err)
@@ -85,25 +85,25 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 // endChromium ends the browser, so that it does not outlive the tests.
 var endChromium = func() error { return nil }
 
-// A tab is one page of a private window of its own.
+// A tab is one page in its own private window.
 type tab struct {
 	testing.TB
 	ctx context.Context
 	// base is the server's address, without a path.
 	base string
 
-	mu       sync.Mutex
-	wrong    []string
-	forgiven []*regexp.Regexp
-	loads    map[network.RequestID]*fetched
-	order    []network.RequestID
+	mu      sync.Mutex
+	wrong   []string
+	allowed []*regexp.Regexp
+	loads   map[network.RequestID]*fetched
+	order   []network.RequestID
 }
 
-// A fetched thing is one request of a page.
+// A fetched is one request of a page.
 type fetched struct {
 	url, kind string
 	status    int64
-	bytes     int64 // of the body, unpacked
+	bytes     int64 // of the decoded body
 	over      bool
 }
 
@@ -116,17 +116,17 @@ func newTab(tb testing.TB, base string) *tab {
 	return t.pageIn(started, chromedp.WithNewBrowserContext())
 }
 
-// pageIn opens a page, and listens to it, beside what the tab has forgiven. In the tab's own context it is a
-// second one of the same window, with the same session.
+// pageIn opens a page, and listens to its events. It copies what the tab allows. With the tab's own context
+// as the parent, the page is in the same window and has the same session.
 func (t *tab) pageIn(parent context.Context, options ...chromedp.ContextOption) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(parent, options...)
 	t.Cleanup(cancel)
-	t = &tab{TB: t.TB, ctx: ctx, base: t.base, forgiven: t.forgiven, loads: map[network.RequestID]*fetched{}}
+	t = &tab{TB: t.TB, ctx: ctx, base: t.base, allowed: t.allowed, loads: map[network.RequestID]*fetched{}}
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("open a page: %v", err)
 	}
-	if err := chromedp.Listen(ctx, t.hear); err != nil {
+	if err := chromedp.Listen(ctx, t.onEvent); err != nil {
 		t.Fatalf("listen to a page: %v", err)
 	}
 	call(t, audits.Enable, cdp.Empty{})
@@ -135,9 +135,8 @@ func (t *tab) pageIn(parent context.Context, options ...chromedp.ContextOption) 
 	return t
 }
 
-// hear notes what a page does. It is called between the messages of the browser, and must not ask it for
-// anything.
-func (t *tab) hear(event any) {
+// onEvent records an event of a page. It runs on the browser's event loop and must not call the browser.
+func (t *tab) onEvent(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e := event.(type) {
@@ -164,15 +163,15 @@ func (t *tab) hear(event any) {
 		t.wrong = append(t.wrong, fmt.Sprintf("issue: %s %s", e.Issue.Code, issueText(e.Issue)))
 	case *page.EventJavascriptDialogOpening:
 		t.wrong = append(t.wrong, fmt.Sprintf("dialog: %s %q", e.Type, e.Message))
-		// or the page stands still
+		// The page stands still while a dialog is open.
 		go chromedp.Call(t.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{})
 	default:
-		t.hearNetwork(event)
+		t.onNetworkEvent(event)
 	}
 }
 
-// hearNetwork notes what a page loads.
-func (t *tab) hearNetwork(event any) {
+// onNetworkEvent records the requests of a page.
+func (t *tab) onNetworkEvent(event any) {
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
 		if strings.HasPrefix(e.Request.URL, "data:") {
@@ -192,19 +191,19 @@ func (t *tab) hearNetwork(event any) {
 		}
 	case *network.EventLoadingFinished:
 		t.over(e.RequestID)
-	case *network.EventLoadingFailed: // a stream that is left
+	case *network.EventLoadingFailed: // a closed stream
 		t.over(e.RequestID)
 	}
 }
 
-// over notes that a request is over.
+// over marks a request as finished.
 func (t *tab) over(id network.RequestID) {
 	if l := t.loads[id]; l != nil {
 		l.over = true
 	}
 }
 
-// issueText is what an issue says, where it says something that helps.
+// issueText returns the useful details of an issue.
 func issueText(issue *audits.InspectorIssue) string {
 	switch d := issue.Details; {
 	case d == nil:
@@ -219,44 +218,45 @@ func issueText(issue *audits.InspectorIssue) string {
 	return ""
 }
 
-// forgive says what the browser may complain of in this test: what the test brings about by itself.
-func (t *tab) forgive(patterns ...string) {
+// allow allows problems that the test causes itself.
+func (t *tab) allow(patterns ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, p := range patterns {
-		t.forgiven = append(t.forgiven, regexp.MustCompile(p))
+		t.allowed = append(t.allowed, regexp.MustCompile(p))
 	}
 }
 
-// complaints takes what the browser has complained of so far and was not forgiven.
-func (t *tab) complaints() []string {
+// problems returns the problems that the browser has reported so far, without the allowed ones, and clears
+// them.
+func (t *tab) problems() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	left := slices.DeleteFunc(t.wrong, func(text string) bool {
-		return slices.ContainsFunc(t.forgiven, func(p *regexp.Regexp) bool { return p.MatchString(text) })
+		return slices.ContainsFunc(t.allowed, func(p *regexp.Regexp) bool { return p.MatchString(text) })
 	})
 	t.wrong = nil
 	return left
 }
 
-// judge fails the test for what the browser has complained of.
+// judge fails the test for each problem that the browser has reported.
 func (t *tab) judge() {
-	for _, text := range t.complaints() {
-		t.Errorf("the browser complains: %s", text)
+	for _, text := range t.problems() {
+		t.Errorf("the browser reports: %s", text)
 	}
 	if t.Failed() && t.ctx.Err() == nil {
 		t.Logf("the page at the end: %s\n%.1500s", t.where(), t.pageText())
 	}
 }
 
-// forget begins to count anew what is loaded.
+// forget clears the list of requests.
 func (t *tab) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.loads, t.order = map[network.RequestID]*fetched{}, nil
 }
 
-// loaded is what was requested since forget, in order.
+// loaded returns the requests since forget, in order.
 func (t *tab) loaded() []fetched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -267,18 +267,18 @@ func (t *tab) loaded() []fetched {
 	return all
 }
 
-// eventually waits, as long as for any page, until a condition holds.
+// eventually waits up to pageTime until a condition holds.
 func (t *tab) eventually(what string, cond func() error) {
 	t.Helper()
 	harness.Eventually(t, pageTime, what, cond)
 }
 
-// bounded is the tab's context with a bound.
+// bounded returns the tab's context with the timeout pageTime.
 func (t *tab) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.ctx, pageTime)
 }
 
-// call asks the browser for something that must not fail.
+// call sends a command to the browser that must succeed.
 func call[P, R any](t *tab, command cdp.Command[P, R], params P) R {
 	t.Helper()
 	ctx, cancel := t.bounded()
@@ -290,8 +290,7 @@ func call[P, R any](t *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// evaluate runs an expression in the page. It fails while a page is being exchanged for another, as any look
-// at it may.
+// evaluate runs an expression in the page. It fails while one page replaces another, as any access does.
 func evaluate[T any](t *tab, expression string) (T, error) {
 	ctx, cancel := t.bounded()
 	defer cancel()
@@ -302,17 +301,17 @@ func evaluate[T any](t *tab, expression string) (T, error) {
 	return v, err
 }
 
-// ask is evaluate for what must come to work within the bound of a page.
+// ask is evaluate that is repeated until it succeeds.
 func ask[T any](t *tab, expression string) (v T) {
 	t.Helper()
-	t.eventually("the page answers", func() (err error) {
+	t.eventually("the page evaluates", func() (err error) {
 		v, err = evaluate[T](t, expression)
 		return err
 	})
 	return v
 }
 
-// open loads a page of ours, and is back when it stands. It says by which status it was answered.
+// open loads a page of the server and waits until it is loaded. It returns the status of the response.
 func (t *tab) open(path string) int64 {
 	t.Helper()
 	ctx, cancel := t.bounded()
@@ -322,12 +321,12 @@ func (t *tab) open(path string) int64 {
 		t.Fatalf("open %s: %v", path, err)
 	}
 	if response == nil {
-		t.Fatal(errors.New("open " + path + ": no answer"))
+		t.Fatal(errors.New("open " + path + ": no response"))
 	}
 	return response.Status
 }
 
-// signIn signs in with a key, as a person does.
+// signIn signs in with a key through the form.
 func (t *tab) signIn(key string) {
 	t.Helper()
 	t.open("/ui/sign-in")
@@ -336,10 +335,10 @@ func (t *tab) signIn(key string) {
 	t.see("h1", "Overview")
 }
 
-// streams waits until the page is kept up to date.
+// streams waits until the page's stream of updates is open.
 func (t *tab) streams() {
 	t.Helper()
-	t.eventually("the page is kept up to date", func() error {
+	t.eventually("the page gets updates", func() error {
 		for _, l := range t.loaded() {
 			if l.kind == "EventSource" && l.status == http.StatusOK && !l.over {
 				return nil

@@ -19,21 +19,20 @@ import (
 )
 
 const (
-	// pageCost limits the CPU that one page costs the server and the database together, in multiples of what
-	// the plain list costs with few callbacks. A list with a filter that no index serves reads 2,000 rows
-	// more than it shows.
+	// pageCost limits the CPU time of one page, of the server and the database together, in multiples of the
+	// plain list with few callbacks. A filtered list without an index reads 2,000 more rows than it shows.
 	pageCost = 6
-	// pageMost bounds that cost in CPU time.
+	// pageMost bounds that CPU time absolutely.
 	pageMost = 100 * time.Millisecond
-	// baseLeast is the least that the plain list can cost: below it, nothing was measured.
+	// baseLeast is the lowest plausible cost of the plain list. Below it, the measurement has failed.
 	baseLeast = 500 * time.Microsecond
-	// fewRows fill the plain list.
+	// fewRows is the number of callbacks for the plain list.
 	fewRows = 200
-	// pageLoads is how often each page is loaded for that.
+	// pageLoads is how often each page is loaded for a measurement.
 	pageLoads = 50
 )
 
-// A viewer loads pages as a browser does, without being one.
+// A viewer loads pages over HTTP, without a browser.
 type viewer struct {
 	*http.Client
 	base string
@@ -54,7 +53,7 @@ func newViewer(t *testing.T, base string) viewer {
 	return v
 }
 
-// page loads one.
+// page loads a page.
 func (v viewer) page(t *testing.T, path string) string {
 	t.Helper()
 	resp, err := v.Get(v.base + path)
@@ -62,19 +61,19 @@ func (v viewer) page(t *testing.T, path string) string {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s is answered with %d, %v: %.300s", path, resp.StatusCode, err, body)
+		t.Fatalf("%s returned %d, %v: %.300s", path, resp.StatusCode, err, body)
 	}
 	return string(body)
 }
 
-// A meter measures the CPU time that pages cost.
+// A meter measures the CPU time of pages.
 type meter struct {
 	viewer
 	t *testing.T
 	p *harness.Process
-	// databases are counted, all that these tests have started: SQLite has none.
+	// databases: the PostgreSQL processes of these tests count too. SQLite has none.
 	databases bool
-	// idle is what is spent each second without any page.
+	// idle is the CPU time per second without any page.
 	idle usage
 }
 
@@ -83,7 +82,7 @@ type usage struct{ server, database time.Duration }
 
 func (u usage) sum() time.Duration { return u.server + u.database }
 
-// newMeter signs in, and watches the process for a while: what it does by itself is taken off later.
+// newMeter signs in, and measures the idle usage of the process, which is subtracted later.
 func newMeter(t *testing.T, p *harness.Process, databases bool) *meter {
 	t.Helper()
 	m := &meter{viewer: newViewer(t, p.Base), t: t, p: p, databases: databases}
@@ -92,7 +91,7 @@ func newMeter(t *testing.T, p *harness.Process, databases bool) *meter {
 	return m
 }
 
-// used is what the process and the databases have used until now.
+// used returns the CPU time of the process and the databases so far.
 func (m *meter) used() (u usage) {
 	m.t.Helper()
 	procs, err := procfs.Family()
@@ -109,7 +108,7 @@ func (m *meter) used() (u usage) {
 	return u
 }
 
-// during is a part of what is used while something happens.
+// during returns a part of the CPU time that happen takes, without the idle usage.
 func (m *meter) during(part float64, happen func()) usage {
 	m.t.Helper()
 	before, began := m.used(), time.Now()
@@ -124,11 +123,12 @@ func (m *meter) during(part float64, happen func()) usage {
 	}
 }
 
-// cost is what one load of a page costs. It is measured up to three times while it is above a limit. Other
-// processes can only add to it, through the caches, so the least value counts.
+// cost returns the CPU time of one load of a page. It repeats the measurement up to three times while the
+// result is above the limit, and returns the lowest result. Other processes can only increase it, through the
+// CPU caches.
 func (m *meter) cost(path string, limit time.Duration) (least usage) {
 	m.t.Helper()
-	m.page(m.t, path) // what is read the first time is kept
+	m.page(m.t, path) // fills the caches
 	for try := range 3 {
 		cost := m.during(1.0/pageLoads, func() {
 			for range pageLoads {
@@ -145,12 +145,12 @@ func (m *meter) cost(path string, limit time.Duration) (least usage) {
 	return least
 }
 
-// What a page costs does not depend on how much there is. With a million callbacks, a tenth of them dead, no
-// page costs the server and the database more than six times the CPU that the plain list costs with two
-// hundred, nor more than pageMost. A page that read through a table would cost a hundred times.
-// make test-long shows it; make test-full does with less.
+// The cost of a page does not depend on the amount of data. With a million callbacks, a tenth of them dead,
+// no page takes more CPU time of the server and the database than pageCost times the plain list with fewRows,
+// nor more than pageMost. A page with a full table scan would take a hundred times that. make test-long runs
+// the full size, make test-full less.
 func TestBrowserPagesCostLittle(t *testing.T) {
-	t.Parallel() // what is measured is CPU time
+	t.Parallel() // the test measures CPU time, not elapsed time
 	harness.OnEach(t, harness.BothEnds, costPages)
 }
 
@@ -169,7 +169,7 @@ func costPages(tr *harness.Trial) {
 	awaitIndexed(t, newViewer(t, few.Base))
 	base := newMeter(t, few, databases).cost("/ui/callbacks", 0).sum()
 	if base < baseLeast {
-		t.Fatalf("the plain list of %d callbacks costs %.2f ms of CPU: nothing was measured", fewRows,
+		t.Fatalf("the plain list of %d callbacks costs %.2f ms of CPU: the measurement failed", fewRows,
 			ms(base))
 	}
 	limit := min(pageCost*base, pageMost)
@@ -181,17 +181,18 @@ func costPages(tr *harness.Trial) {
 			"lock_key": ref,
 		}
 	}})
-	// Of ten, six have succeeded and one has died, of one of four causes.
+	// Of every ten callbacks six have succeeded and one is dead, for one of four reasons.
 	const seeded = `FROM requests WHERE requests.project = callbacks.project AND requests.id = callbacks.id
 		AND requests.ref LIKE 'seed-%'`
 	number := `CAST(substr(requests.ref, 6) AS BIGINT)`
 	ended := time.Now().UnixMilli()
 	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'succeeded', finished_at = %d, attempt_count = 1,
 		last_class = 'ok', last_status = 200 %s AND %s %% 10 < 6`, ended, seeded, number))
-	tr.Execute(
-		fmt.Sprintf(`UPDATE callbacks SET state = 'dead', reason = 'exhausted', finished_at = %d, attempt_count = 10, last_class = CASE %s %% 40 WHEN 6 THEN 'http_5xx'
-		WHEN 16 THEN 'http_4xx' WHEN 26 THEN 'timeout_headers' ELSE 'connect_refused' END, last_status = CASE WHEN %s %% 40 = 6 THEN 503 ELSE 0 END
-		%s AND %s %% 10 = 6`, ended, number, number, seeded, number))
+	tr.Execute(fmt.Sprintf(`UPDATE callbacks SET state = 'dead', reason = 'exhausted', finished_at = %d,
+		attempt_count = 10, last_class = CASE %s %% 40 WHEN 6 THEN 'http_5xx' WHEN 16 THEN 'http_4xx'
+		WHEN 26 THEN 'timeout_headers' ELSE 'connect_refused' END,
+		last_status = CASE WHEN %s %% 40 = 6 THEN 503 ELSE 0 END %s AND %s %% 10 = 6`,
+		ended, number, number, seeded, number))
 	tr.Execute(`ANALYZE`)
 	p := tr.Serve()
 	v := newViewer(t, p.Base)
@@ -200,11 +201,11 @@ func costPages(tr *harness.Trial) {
 	ids := regexp.MustCompile(`/ui/callbacks/(cb_\w+)"`).FindStringSubmatch(
 		v.page(t, "/ui/callbacks?state=dead"))
 	if ids == nil {
-		t.Fatal("nothing dead is listed")
+		t.Fatal("no dead callback is listed")
 	}
 	paths = append(paths, "/ui/callbacks/"+ids[1])
 	next := "/ui/callbacks"
-	for range 3 { // further down
+	for range 3 { // pages further down
 		found := regexp.MustCompile(`href="([^"]+)" rel="next"`).FindStringSubmatch(v.page(t, next))
 		if found == nil {
 			t.Fatalf("%s has no next page", next)
@@ -222,27 +223,25 @@ func costPages(tr *harness.Trial) {
 		lines = append(lines, fmt.Sprintf("%7.2f ms, database %7.2f ms: %.80s", ms(cost.server),
 			ms(cost.database), path))
 		if cost.sum() > limit {
-			t.Errorf("%s costs %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the "+
-				"plain "+
-				"list of %d callbacks, and never more than %s", path, ms(cost.server), ms(cost.database),
-				ms(limit),
-				pageCost, fewRows, pageMost)
+			t.Errorf("%s takes %.2f ms of CPU and the database %.2f; at most %.2f together: %d times the "+
+				"plain list of %d callbacks, and never more than %s", path, ms(cost.server),
+				ms(cost.database), ms(limit), pageCost, fewRows, pageMost)
 		}
 	}
 	t.Logf("%s, %d callbacks: a page costs %.2f ms on average, %.2f ms at most, and may cost %.2f ms:\n%s",
 		tr.Backend.Name, rows, ms(all)/float64(len(paths)), ms(worst), ms(limit), strings.Join(lines, "\n"))
 }
 
-// awaitIndexed waits until the index holds what is open, and the server is idle.
+// awaitIndexed waits until the index has all open callbacks, and the server is idle.
 func awaitIndexed(t *testing.T, v viewer) {
 	t.Helper()
-	harness.Eventually(t, 5*time.Minute, "the index holds what is open", func() error {
+	harness.Eventually(t, 5*time.Minute, "the index has all open callbacks", func() error {
 		if text := v.page(t, "/ui/system"); strings.Contains(text, `class="banner warn"`) {
-			return errors.New("it does not yet")
+			return errors.New("the page still has a warning")
 		}
 		return nil
 	})
 }
 
-// ms writes a duration in milliseconds.
+// ms converts a duration to milliseconds.
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

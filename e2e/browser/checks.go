@@ -19,19 +19,18 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A finding is one thing that a page does wrong.
+// A finding is one rule that a page breaks.
 type finding struct{ Rule, At, Say string }
 
 func (f finding) String() string { return f.Rule + ": " + f.At + ": " + f.Say }
 
-// check judges the page that is open by the rules.
+// check applies the rules of rules.js to the open page.
 func (t *tab) check() []finding {
 	t.Helper()
 	return ask[[]finding](t, inPage("rules()"))
 }
 
-// named are the roles that must have a name. What the browser itself tells a screen reader is asked for, by
-// its own rules.
+// named are the roles that must have a name. They come from the accessibility tree of the browser.
 var named = []string{
 	"button", "link", "textbox", "searchbox", "combobox", "listbox", "checkbox", "radio", "switch", "slider",
 	"spinbutton", "DisclosureTriangle",
@@ -39,16 +38,16 @@ var named = []string{
 	"heading", "PopUpButton",
 }
 
-// checkNames says what a screen reader would find nameless.
+// checkNames finds the elements that have no name for a screen reader.
 func (t *tab) checkNames() (found []finding) {
 	t.Helper()
 	var tree accessibility.GetFullAXTreeResult
 	var want int
-	t.eventually("the page holds still while it is read", func() error {
+	t.eventually("the page does not change during the check", func() error {
 		want = t.tables()
 		tree = call(t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 		if now := t.tables(); now != want {
-			return fmt.Errorf("it had %d tables and has %d", want, now)
+			return fmt.Errorf("the page had %d tables and has %d", want, now)
 		}
 		return nil
 	})
@@ -67,22 +66,22 @@ func (t *tab) checkNames() (found []finding) {
 		found = append(found, finding{"name", t.describe(node.BackendDOMNodeID),
 			"a " + role + " without a name"})
 	}
-	// A table that is laid out as blocks must stay one for those who listen.
+	// A table with a block layout must stay a table in the accessibility tree.
 	if tables < want {
 		found = append(found, finding{"table", "page",
-			fmt.Sprintf("%d of %d tables are none to a screen reader", want-tables, want)})
+			fmt.Sprintf("%d of %d tables are not tables for a screen reader", want-tables, want)})
 	}
 	return found
 }
 
-// tables is how many tables the page shows. What is under an open dialog is not told to a screen reader.
+// tables counts the visible tables of the page. A screen reader does not get those under an open dialog.
 func (t *tab) tables() int {
 	t.Helper()
 	return ask[int](t, `document.querySelector("dialog[open]") ? 0 :
 		[...document.querySelectorAll("table")].filter((e) => e.checkVisibility()).length`)
 }
 
-// text is a word of the accessibility tree.
+// text returns a value of the accessibility tree.
 func text(v *accessibility.Value) string {
 	if v == nil {
 		return ""
@@ -90,7 +89,7 @@ func text(v *accessibility.Value) string {
 	return strings.Trim(string(v.Value), `"`)
 }
 
-// describe is the tag of a node with its attributes.
+// describe returns the HTML of a node, up to 160 bytes.
 func (t *tab) describe(id cdp.BackendNodeID) string {
 	if id == 0 {
 		return "?"
@@ -99,24 +98,24 @@ func (t *tab) describe(id cdp.BackendNodeID) string {
 	return html[:min(len(html), 160)]
 }
 
-// walk is what happens while Tab is pressed again and again.
+// A walk is the path of the focus while Tab is pressed again and again.
 type walk struct {
 	Want, Went []string
 	Unseen     []string
 	Hidden     []string
 }
 
-// checkFocus goes through the page with Tab: everything that can be used is reached once, in the order in
-// which it stands, and is seen to have the focus; from the last one the way leads out again.
+// checkFocus goes through the page with Tab. It must reach every control once, in document order, with a
+// visible focus, and leave the page after the last one.
 func (t *tab) checkFocus() (found []finding) {
 	t.Helper()
 	n := ask[int](t, inPage("watchFocus()"))
-	// which Tab goes through too
+	// Tab also stops at each part of a date or time field.
 	parts := ask[int](t, `document.querySelectorAll("input[type^=date], input[type=time]").length * 8`)
 	for range n + parts + 2 {
 		t.press("Tab")
 		if went := ask[int](t, `window.__walk.went.length`); went > n {
-			break // it begins anew
+			break // Tab has started over
 		}
 	}
 	w := ask[walk](t, inPage("walked()"))
@@ -140,32 +139,32 @@ func (t *tab) checkFocus() (found []finding) {
 	return found
 }
 
-// checkTrap goes through an open dialog: Tab does not lead out of it into the page.
+// checkTrap goes through an open dialog: Tab must not leave it.
 func (t *tab) checkTrap() (found []finding) {
-	n := ask[int](t,
-		`document.querySelectorAll("dialog[open] :is(a[href], button, input:not([type=hidden]), select, textarea, summary)").length`)
+	n := ask[int](t, `document.querySelectorAll("dialog[open] :is(a[href], button, "
+		+ "input:not([type=hidden]), select, textarea, summary)").length`)
 	for i := range n + 4 {
 		key := "Tab"
 		if i%2 == 1 && i >= n {
 			key = "Shift+Tab"
 		}
 		t.press(key)
-		if out := ask[bool](t,
-			`document.activeElement !== document.body && !document.activeElement.closest("dialog[open]")`); out {
-			return []finding{{"trap", t.focused(), "Tab leads out of the dialog into what lies under it"}}
+		if out := ask[bool](t, `document.activeElement !== document.body &&
+			!document.activeElement.closest("dialog[open]")`); out {
+			return []finding{{"trap", t.focused(), "Tab leads out of the dialog into the page"}}
 		}
 	}
 	return nil
 }
 
-// A verdict collects what was found on many pages in many views, so that each thing is said once.
-type verdict struct {
+// A report collects the findings of many pages and views, and reports each one once.
+type report struct {
 	order  []string
 	places map[string][]string
 }
 
-// add notes what was found somewhere. What is told apart by data alone is the same thing.
-func (v *verdict) add(where string, found []finding) {
+// add adds the findings of one place. Findings that differ only in data count as the same.
+func (v *report) add(where string, found []finding) {
 	if v.places == nil {
 		v.places = map[string][]string{}
 	}
@@ -187,8 +186,8 @@ func (v *verdict) add(where string, found []finding) {
 	}
 }
 
-// complain fails the test for all that was found.
-func (v *verdict) complain(tb testing.TB) {
+// fail fails the test for all findings.
+func (v *report) fail(tb testing.TB) {
 	tb.Helper()
 	for _, key := range v.order {
 		places := v.places[key]
@@ -196,48 +195,47 @@ func (v *verdict) complain(tb testing.TB) {
 	}
 }
 
-// rulesScript has what is asked of every page, as functions that are evaluated in it.
+// rulesScript has the rules for every page, as functions that run in it.
 //
 //go:embed rules.js
 var rulesScript string
 
-// inPage is an expression of the functions of rules.js.
+// inPage returns an expression that can use the functions of rules.js.
 func inPage(expression string) string {
 	return "(() => {" + rulesScript + "\nreturn " + expression + ";\n})()"
 }
 
 var screens = flag.String("screens", "",
-	"where pictures of every page are put; empty: with the artifacts of "+
-		"the test, where -artifacts keeps them, or nowhere")
+	"directory of the pictures of every page; empty: with -artifacts, the artifacts of the test; else none")
 
-// A view is in which form a page is looked at.
+// A view is a window size and a colour scheme.
 type view struct {
 	name  string
 	width int64
 	dark  bool
 }
 
-// views are those of every page.
+// views are the views in which every page is checked.
 var views = []view{
 	{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 400, false}, {"narrow-dark", 400, true},
 }
 
-// put makes the tab look so.
-func (t *tab) put(l view) {
+// setView sets the view of the tab.
+func (t *tab) setView(l view) {
 	t.Helper()
 	t.size(l.width)
 	scheme := "light"
-	if l.dark { // the system asks for dark colours
+	if l.dark { // the system's preference for dark colours
 		scheme = "dark"
 	}
 	call(t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
 	}})
-	// What depends on the size of its container is drawn again in the next frame.
+	// The browser redraws elements that depend on their container's size in the next frame.
 	ask[bool](t, `new Promise((done) => requestAnimationFrame(() => done(true)))`)
 }
 
-// picture takes a picture of the whole page, if anybody wants to see it.
+// picture stores a picture of the whole page, if -screens or -artifacts is set.
 func (t *tab) picture(name string) {
 	dir := *screens
 	if dir == "" {
@@ -253,19 +251,19 @@ func (t *tab) picture(name string) {
 	harness.Check(t, os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o644))
 }
 
-// links are the addresses of ours that a page leads to, without those that are no pages.
+// links returns the links of a page to other pages of the server.
 func (t *tab) links() []string {
 	return ask[[]string](t, `[...new Set([...document.querySelectorAll("a[href]")].filter((a) =>
 		a.origin === location.origin && a.pathname.startsWith("/ui/") &&
 		!a.pathname.endsWith("/payload") && a.search !== "?as=text").map((a) => a.pathname + a.search))]`)
 }
 
-// crawl goes wherever pages lead, and visits up to so many pages of each shape, so that none is forgotten. It
-// starts with what the menu leads to, and returns the shapes.
+// crawl follows the links from the menu on and visits up to `most` pages of each shape. It returns the
+// shapes.
 func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []string) {
 	t.Helper()
 	if status := t.open("/ui/"); status != 200 {
-		t.Fatalf("/ui/ is answered with %d", status)
+		t.Fatalf("/ui/ returned %d", status)
 	}
 	waiting := ask[[]string](t,
 		`[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`)
@@ -280,10 +278,10 @@ func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []strin
 			shapes = append(shapes, shape)
 		}
 		visited[shape]++
-		t.put(views[0])
+		t.setView(views[0])
 		t.forget()
 		if status := t.open(address); status != 200 {
-			t.Errorf("%s is answered with %d", address, status)
+			t.Errorf("%s returned %d", address, status)
 			continue
 		}
 		waiting = append(waiting, t.links()...)

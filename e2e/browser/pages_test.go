@@ -19,35 +19,37 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// A crawl goes through every page of a scene and has each checked.
+// A crawl visits every page of a scene and checks it.
 type crawl struct {
 	*tab
 	name, language string
-	verdict        verdict
+	report         report
 	asked          []string // dialogs that were opened
-	heaviest       int      // bytes of a page
+	heaviest       int      // bytes of the largest page
 }
 
-// A check judges the page that is open, whose address has that shape.
+// A check judges the open page, windowsOf address has that shape.
 type check func(c *crawl, address, shape string)
 
-// Every page, with nothing, with one and with many of each to show, is well made in every view and in each
-// language; pictures of all are taken by the way.
+// Every page keeps all rules with no data, with one object and with many of each kind, in every view and
+// language. The test also takes the pictures.
 func TestBrowserEveryPageIsWellMade(t *testing.T) {
 	for _, c := range []struct {
 		name, language string
 		files          []string
 		checks         []check
 	}{
-		{"empty", "en", nil, []check{(*crawl).looksWell}},
+		{"empty", "en", nil, []check{(*crawl).checkLayout}},
 		{"one", "en", []string{"one.txt"},
-			[]check{(*crawl).looksWell, (*crawl).speaks, (*crawl).asksWell, (*crawl).isUsedByKeys}},
-		{"one in Chinese", "zh-CN", []string{"one.txt"}, []check{(*crawl).looksWell, (*crawl).speaks}},
-		{"many", "en", []string{"one.txt", "many.txt"}, []check{(*crawl).isLight, (*crawl).looksWell}},
+			[]check{(*crawl).checkLayout, (*crawl).checkLanguage, (*crawl).checkDialogs,
+				(*crawl).checkKeys}},
+		{"one in Chinese", "zh-CN", []string{"one.txt"},
+			[]check{(*crawl).checkLayout, (*crawl).checkLanguage}},
+		{"many", "en", []string{"one.txt", "many.txt"}, []check{(*crawl).checkWeight, (*crawl).checkLayout}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			_, b := lit(t, c.files...)
+			_, b := filledScene(t, c.files...)
 			b.prefer("zone", "Asia%2FShanghai")
 			b.prefer("language", c.language)
 			l := crawl{tab: b, name: c.name, language: c.language}
@@ -56,17 +58,16 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 					judged(&l, address, shape)
 				}
 			})
-			l.verdict.complain(t)
+			l.report.fail(t)
 			t.Logf("%d pages of at most %d bytes: %s; %d dialogs: %v", len(shapes), l.heaviest,
-				strings.Join(shapes, " "),
-				len(l.asked), l.asked)
+				strings.Join(shapes, " "), len(l.asked), l.asked)
 			for _, path := range linesOf(t, "menu.txt") {
 				if !slices.Contains(shapes, path) {
 					t.Errorf("%s was not reached", path)
 				}
 			}
 			if c.name == "one" && len(l.asked) < 10 {
-				t.Errorf("only %d acts were found", len(l.asked))
+				t.Errorf("only %d dialogs were found", len(l.asked))
 			}
 		})
 	}
@@ -74,52 +75,52 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 
 var noName = regexp.MustCompile(`[^a-z0-9]+`)
 
-// looksWell has the page keep the rules in every view.
-func (c *crawl) looksWell(_, shape string) {
-	// Forms have no more to show where there is more of everything.
+// checkLayout checks the page by the rules in every view.
+func (c *crawl) checkLayout(_, shape string) {
+	// A form does not change with more data.
 	if c.name == "many" && ask[bool](c.tab, `!!document.querySelector("[data-act]")`) {
 		return
 	}
 	for _, l := range views {
 		if l.dark && c.language != "en" {
-			continue // colours have no language
+			continue // colours do not depend on the language
 		}
-		c.put(l)
-		c.verdict.add(shape+" "+l.name, c.check())
-		if !l.dark { // what a screen reader is told has no colours
-			c.verdict.add(shape+" "+l.name, c.checkNames())
+		c.setView(l)
+		c.report.add(shape+" "+l.name, c.check())
+		if !l.dark { // a screen reader does not see colours
+			c.report.add(shape+" "+l.name, c.checkNames())
 		}
 		if l.name != "narrow-dark" && c.language == "en" {
 			name := c.name + "-" + strings.Trim(noName.ReplaceAllString(strings.ToLower(shape), "-"), "-")
 			c.picture(name + "-" + l.name)
 		}
 	}
-	c.put(views[0])
+	c.setView(views[0])
 }
 
-// isUsedByKeys goes through the page with Tab, from a page that was not used yet: Tab goes on where the last
-// dialog was asked for.
-func (c *crawl) isUsedByKeys(address, shape string) {
+// checkKeys goes through the page with Tab. It reloads the page first, because Tab goes on from the link
+// of the last dialog.
+func (c *crawl) checkKeys(address, shape string) {
 	c.open(address)
-	c.verdict.add(shape+" by keys", c.checkFocus())
+	c.report.add(shape+" by keys", c.checkFocus())
 }
 
-// speaks has the page be in the language that was asked for, all of it but data.
-func (c *crawl) speaks(address, shape string) {
+// checkLanguage checks that the page has the chosen language, except for data.
+func (c *crawl) checkLanguage(address, shape string) {
 	if is := ask[string](c.tab, `document.documentElement.lang`); is != c.language {
 		c.Errorf("%s is in %s", address, is)
 	}
 	alike := strings.Fields(strings.Join(linesOf(c, "alike.txt"), " "))
 	for _, stranger := range ask[[]string](c.tab, inPage("strangers("+quoted(alike)+")")) {
-		c.verdict.add(shape, []finding{{"language", c.language, stranger}})
+		c.report.add(shape, []finding{{"language", c.language, stranger}})
 	}
 }
 
-// asksWell opens each dialog of the page that was not opened before: it says what it is of, the focus goes
-// into it and stays there, it can be left with Escape, and then the focus is where it came from.
-func (c *crawl) asksWell(address, _ string) {
-	for _, href := range ask[[]string](c.tab,
-		`[...document.querySelectorAll("main a[data-ask]")].filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
+// checkDialogs opens each dialog of the page that was not opened before. The dialog must have a heading, take
+// the focus and keep it, and close on Escape. Then the focus must be back on its link.
+func (c *crawl) checkDialogs(address, _ string) {
+	for _, href := range ask[[]string](c.tab, `[...document.querySelectorAll("main a[data-ask]")]
+		.filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
 		shape := shapeOf(href)
 		if slices.Contains(c.asked, shape) {
 			continue
@@ -133,41 +134,40 @@ func (c *crawl) asksWell(address, _ string) {
 			c.Errorf("%s on %s: the dialog is open, and the focus is at %q", shape, address, c.focused())
 		}
 		for _, l := range []view{views[0], views[3]} {
-			c.put(l)
-			c.verdict.add(shape+" "+l.name, c.check())
+			c.setView(l)
+			c.report.add(shape+" "+l.name, c.check())
 		}
-		c.verdict.add(shape, c.checkNames())
-		c.verdict.add(shape, c.checkTrap())
-		c.put(views[0])
+		c.report.add(shape, c.checkNames())
+		c.report.add(shape, c.checkTrap())
+		c.setView(views[0])
 		c.press("Escape")
 		c.seeNot("dialog", "")
 		if back := ask[bool](c.tab, js(`return document.activeElement === document.querySelector(args[0])`,
 			link)); !back {
-			c.Errorf("%s on %s: the dialog was left, and the focus is at %q", shape, address, c.focused())
+			c.Errorf("%s on %s: the dialog was closed, and the focus is at %q", shape, address, c.focused())
 		}
 		c.marked(shape)
 	}
 }
 
 const (
-	// pageBytes and pageRequests are what a page may take at its first visit: what is unpacked of document,
-	// style, script and icon; and with them the stream.
+	// pageBytes and pageRequests limit a page at its first visit: the decoded bytes of document, style,
+	// script and icon, and the requests including the stream.
 	pageBytes    = 100 << 10
 	pageRequests = 6
 )
 
-// isLight has the page take little and ask for little, however much there is to show.
-func (c *crawl) isLight(address, _ string) {
+// checkWeight checks that the page is small and needs few requests, however much data there is.
+func (c *crawl) checkWeight(address, _ string) {
 	call(c.tab, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})
 	c.forget()
 	c.open(address)
 	if ask[bool](c.tab, `"live" in document.body.dataset`) {
 		c.streams()
 	}
-	// The icon is asked for once, when a browser likes to, and may be answered to another page.
-	n, bytes := 1,
-		ask[int](c.tab,
-			`fetch(document.querySelector("link[rel=icon]").href).then((r) => r.text()).then((t) => t.length)`)
+	// The browser loads the icon once, at any time, so the check adds it to each page.
+	n, bytes := 1, ask[int](c.tab, `fetch(document.querySelector("link[rel=icon]").href)
+		.then((r) => r.text()).then((t) => t.length)`)
 	ours := func() []fetched {
 		return slices.DeleteFunc(c.loaded(), func(l fetched) bool { return strings.HasSuffix(l.url, ".svg") })
 	}
@@ -187,22 +187,20 @@ func (c *crawl) isLight(address, _ string) {
 	}
 	c.heaviest = max(c.heaviest, bytes)
 	if bytes > pageBytes || n > pageRequests {
-		c.Errorf("%s takes %d bytes, at most %d, and asks %d times, at most %d: %+v", address, bytes,
-			pageBytes, n,
-			pageRequests, c.loaded())
+		c.Errorf("%s takes %d bytes, at most %d, and %d requests, at most %d: %+v", address, bytes,
+			pageBytes, n, pageRequests, c.loaded())
 	}
 }
 
-// A hostile text is one that a sender, a receiver or an operator may write, and that must never be more than
-// text.
+// A hostile text may come from a sender, a receiver or an operator. Pages must treat it as text only.
 type hostile struct{ name, text string }
 
-// answerWith answers with a text in every part of an answer that takes it, the reason phrase among them.
+// answerWith responds with a text in every part of a response that can have it, including the reason phrase.
 func answerWith(text string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		conn, buffer, err := http.NewResponseController(w).Hijack()
 		if err != nil {
-			return // the dispatcher has gone
+			return // the dispatcher has closed the connection
 		}
 		defer conn.Close()
 		line := strings.Map(func(r rune) rune {
@@ -218,7 +216,7 @@ func answerWith(text string) func(http.ResponseWriter) {
 	}
 }
 
-// plantAll has one text in every field that anybody may set.
+// plantAll puts one text into every field that users may set.
 func (s *scene) plantAll(text string, n int) {
 	escaped := func(text string) string { return quoted(text)[1 : len(quoted(text))-1] }
 	plain := fmt.Sprintf("%s/say/%d/", s.r.URL, n)
@@ -233,8 +231,8 @@ func (s *scene) plantAll(text string, n int) {
 	s.refused = slices.Compact(s.refused)
 }
 
-// Whatever somebody writes is text: no page takes it for markup, an address or a part of its stream, and none
-// is torn by it.
+// Data from users is only text: no page treats it as markup, as an address or as a part of its stream, and it
+// breaks no layout.
 func TestBrowserHostileTextsAreText(t *testing.T) {
 	t.Parallel()
 	var hostiles []hostile
@@ -250,7 +248,7 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 		return harness.Reply{Stream: answerWith(hostiles[n].text)}
 	})
 	b := s.window("", s.Base)
-	var v verdict
+	var v report
 	harmless := func(where string) {
 		t.Helper()
 		for _, wrong := range ask[[]string](b, inPage("harmful()")) {
@@ -272,30 +270,30 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 		}
 		if is := ask[string](b, `document.querySelector("h1").textContent`); is != h.text &&
 			!slices.Contains(s.refused, "callback.ref") {
-			t.Errorf("%s: the reference is shown as %q", h.name, is)
+			t.Errorf("%s: the reference appears as %q", h.name, is)
 		}
 	}
 	pages, narrow := 0, map[string]bool{}
-	// More than one page of a shape: there are several texts.
+	// Two pages of each shape, because there are several texts.
 	shapes := b.crawl(2, func(address, shape string) {
 		pages++
 		harmless(address)
 		if !narrow[shape] {
 			narrow[shape] = true
-			b.put(views[2])
+			b.setView(views[2])
 			v.add(shape+" narrow", slices.DeleteFunc(b.check(), func(f finding) bool {
 				return !slices.Contains([]string{"wide", "cut", "spill", "overlap", "scheme", "inline"},
 					f.Rule)
 			}))
 		}
 	})
-	v.complain(t)
+	v.fail(t)
 	t.Logf("%d pages of %d shapes with %d hostile texts", pages, len(shapes), len(hostiles))
 
-	// What is asked for in an address is text, too.
-	b.put(views[0])
-	// a field for a time says nothing to what is none
-	b.forgive(`status of 4\d\d`, `does not conform to the required format`)
+	// Parameters in an address are text, too.
+	b.setView(views[0])
+	// A time field reports a warning for a value that is no time.
+	b.allow(`status of 4\d\d`, `does not conform to the required format`)
 	for _, h := range hostiles {
 		asked := map[string]string{"q": url.QueryEscape(h.text), "path": url.PathEscape(h.text)}
 		for _, line := range linesOf(t, "asked.txt") {
@@ -306,16 +304,15 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 	}
 }
 
-// What judges the pages finds what is wrong, and finds nothing where nothing is. Each line of
-// testdata/wrong.txt is the rule that must find what is wrong with a page, or - where nothing is, a tab, and
-// the page.
+// The rules find each error, and find nothing on a correct page. A line of testdata/wrong.txt has the rule
+// that must find the error, or "-" for a correct page, then a tab and the page.
 func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	pages := linesOf(t, "wrong.txt")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var i int
 		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &i); err != nil {
-			w.WriteHeader(http.StatusNoContent) // the icon that a browser asks for
+			w.WriteHeader(http.StatusNoContent) // the browser requests an icon
 			return
 		}
 		_, html, _ := strings.Cut(pages[i], "\t")
@@ -324,7 +321,7 @@ func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	b := newTab(t, server.URL)
-	b.forgive("FormLabel", "form field", "FormInput", "FormEmptyIdAndNameAttributes", "Blocked aria-hidden")
+	b.allow("FormLabel", "form field", "FormInput", "FormEmptyIdAndNameAttributes", "Blocked aria-hidden")
 	for i, page := range pages {
 		b.open(fmt.Sprint("/", i))
 		var rules []string
@@ -335,13 +332,13 @@ func TestBrowserRulesFindWhatIsWrong(t *testing.T) {
 		case strings.Trim(rule, "-") == "" && len(rules) > 0:
 			t.Errorf("%s: found %s", html, strings.Join(rules, ", "))
 		case strings.Trim(rule, "-") != "" && !slices.Contains(rules, rule):
-			t.Errorf("%s: not found to be wrong by %q, only by %q", html, rule, rules)
+			t.Errorf("%s: rule %q did not find it, only %q", html, rule, rules)
 		}
 	}
 }
 
-// A page that breaks what it promised is not passed over in silence.
-func TestBrowserComplaintsAreHeard(t *testing.T) {
+// The test fails for problems that the browser reports.
+func TestBrowserProblemsFailTheTest(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -361,15 +358,15 @@ func TestBrowserComplaintsAreHeard(t *testing.T) {
 	} {
 		b := newTab(t, server.URL)
 		b.open(path)
-		b.eventually(path+" is complained of", func() error {
+		b.eventually(path+" is reported", func() error {
 			b.mu.Lock()
-			heard := strings.Join(b.wrong, "\n")
+			reported := strings.Join(b.wrong, "\n")
 			b.mu.Unlock()
-			if !strings.Contains(heard, want) {
-				return fmt.Errorf("only: %s", heard)
+			if !strings.Contains(reported, want) {
+				return fmt.Errorf("only: %s", reported)
 			}
 			return nil
 		})
-		b.complaints() // which are no failure here
+		b.problems() // expected in this test
 	}
 }

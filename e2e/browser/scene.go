@@ -16,29 +16,30 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// A scene is a dispatcher with something to look at, and who looks. It plays the scripts of testdata: each
-// line of one is a step, which fails the test if it cannot be done.
+// A scene is a dispatcher with data and the windows that show it. It plays the scripts in testdata. Each line
+// of a script is a step, and a step that cannot be done fails the test:
 //
 //	[WHO: ]VERB ARGUMENT [| TEXT]
 //
-// A line that begins with "N times" is done so often: $i is its number, from 0, $iii that in three digits,
-// and ${a~b~c} one of several in turn.
+// A line with the prefix "N times" is repeated. In it, $i is the number from 0, $iii the same with three
+// digits, and ${a~b~c} one of the words in turn.
 //
-// WHO is a window of the scene, or "both" or "all" for several; "keys", "plain" and "scripts" are for those
-// who use the page so, and are left out otherwise. The verbs are those of act and looks. $NAME stands for
-// what is in names.
+// WHO is a window of the scene, or "both" or "all" for several. The steps of "keys", "plain" and "scripts"
+// run only for users with keys alone, without scripts and with scripts. The verbs are those of act and
+// pageVerbs. $NAME is an entry of names.
 type scene struct {
 	*testing.T
 	*harness.Process
 	on      harness.Backend
 	r       *harness.Receiver
 	names   map[string]string
-	windows map[string]hands // by name; the one without a name does what stands without a name
+	windows map[string]user // by name; steps without WHO use the one with an empty name
 	does    map[string]func()
-	refused []string // fields that took no hostile text
+	refused []string // fields that refused a hostile text
 }
 
-// newScene serves with nothing in it. Its receiver answers so; nil: by path, as testdata/answers.txt says.
+// newScene starts an empty dispatcher. answers is the script of its receiver; nil: by path, from
+// testdata/answers.txt.
 func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scene {
 	t.Helper()
 	if answers == nil {
@@ -47,20 +48,20 @@ func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scen
 	r, on := harness.NewReceiver(t, answers), harness.NewBackend(t, c)
 	return &scene{T: t, Process: harness.Serve(t, harness.Launch{On: on}), on: on, r: r,
 		names:   map[string]string{"shop": r.URL, "admin": harness.AdminKey},
-		windows: map[string]hands{}, does: map[string]func(){}}
+		windows: map[string]user{}, does: map[string]func(){}}
 }
 
-// window opens a private window at the server, or what stands in front of it. It is returned signed in.
+// window opens a private window at the server or a proxy of it, signs in, and returns it.
 func (s *scene) window(name, base string) *tab {
 	s.Helper()
 	b := newTab(s, base)
 	b.signIn(harness.AdminKey)
-	s.windows[name] = hands{tab: b}
+	s.windows[name] = user{tab: b}
 	return b
 }
 
-// lit is a scene on SQLite that is filled by scripts, and a window that is signed in.
-func lit(t *testing.T, files ...string) (*scene, *tab) {
+// filledScene returns a scene on SQLite with the data of the scripts, and a signed-in window.
+func filledScene(t *testing.T, files ...string) (*scene, *tab) {
 	t.Helper()
 	s := newScene(t, harness.SQLiteEmbedded, nil)
 	s.play(files...)
@@ -77,7 +78,7 @@ func (s *scene) play(files ...string) {
 	}
 }
 
-// repeat does a line as often as it says.
+// repeat runs a line as often as its prefix says.
 func (s *scene) repeat(line string) {
 	s.Helper()
 	times := 1
@@ -87,18 +88,18 @@ func (s *scene) repeat(line string) {
 		}
 	}
 	for i := range times {
-		s.step(os.Expand(inTurn(line, i), func(name string) string { return s.names[name] }))
+		s.step(os.Expand(expandFor(line, i), func(name string) string { return s.names[name] }))
 	}
 }
 
-// linesOf are the lines of a file of testdata.
+// linesOf returns the lines of a file in testdata.
 func linesOf(tb testing.TB, file string) []string {
 	tb.Helper()
 	return harness.Lines(tb, "testdata/"+file)
 }
 
-// inTurn is what a line that is repeated says the i-th time.
-func inTurn(line string, i int) string {
+// expandFor expands a repeated line for number i.
+func expandFor(line string, i int) string {
 	return os.Expand(line, func(name string) string {
 		choices := strings.Split(name, "~")
 		switch {
@@ -111,7 +112,7 @@ func inTurn(line string, i int) string {
 	})
 }
 
-// step does one line.
+// step runs one line.
 func (s *scene) step(line string) {
 	s.Helper()
 	who, rest, named := strings.Cut(line, ": ")
@@ -122,27 +123,27 @@ func (s *scene) step(line string) {
 	if s.act(verb, rest) {
 		return
 	}
-	look := looks[verb]
+	look := pageVerbs[verb]
 	if look == nil {
 		s.Fatalf("%s: no verb %q", line, verb)
 	}
 	argument, text, _ := strings.Cut(rest, " | ")
-	for _, h := range s.whose(who) {
+	for _, h := range s.windowsOf(who) {
 		look(h, argument, text)
 	}
 }
 
-// whose are the windows that a step is for.
-func (s *scene) whose(who string) []hands {
+// windowsOf returns the windows of a step.
+func (s *scene) windowsOf(who string) []user {
 	h := s.windows[""]
 	switch who {
 	case "keys", "plain", "scripts":
 		if map[string]bool{"keys": h.keys, "plain": h.plain, "scripts": !h.plain}[who] {
-			return []hands{h}
+			return []user{h}
 		}
 		return nil
 	case "both":
-		return []hands{h, s.windows["two"]}
+		return []user{h, s.windows["two"]}
 	case "all":
 		return slices.Collect(maps.Values(s.windows))
 	}
@@ -150,10 +151,10 @@ func (s *scene) whose(who string) []hands {
 	if !open {
 		s.Fatalf("no window %q is open", who)
 	}
-	return []hands{named}
+	return []user{named}
 }
 
-// act does a step that is done beside the pages, and says whether it is one.
+// act runs a step that uses no page. It returns false for other verbs.
 func (s *scene) act(verb, rest string) bool {
 	first, second, _ := strings.Cut(rest, " ")
 	switch verb {
@@ -172,7 +173,7 @@ func (s *scene) act(verb, rest string) bool {
 		s.does[rest]()
 	case "window":
 		s.window(rest, s.Base)
-	case "tab": // a second page of the window without a name
+	case "tab": // a second page of the window with an empty name
 		h := s.windows[""]
 		h.tab = h.pageIn(h.ctx)
 		h.scripts(!h.plain)
@@ -185,54 +186,54 @@ func (s *scene) act(verb, rest string) bool {
 	return true
 }
 
-// looks are the verbs of a script for what is done with a page, and seen of it.
-var looks = map[string]func(h hands, argument, text string){
-	"open":    func(h hands, path, _ string) { h.open(path) },
-	"arrive":  one(hands.arrive),
-	"address": one(hands.address),
-	"see":     hands.see,
-	"unseen":  hands.seeNot,
-	"becomes": hands.becomes,
-	"use":     hands.use,
-	"click":   hands.click,
-	"write":   hands.write,
-	"fill":    hands.fill,
-	"choose":  hands.choose,
-	"unfold":  one(hands.unfold),
-	"press":   one(hands.press),
-	"streams": func(h hands, _, _ string) { h.streams() },
-	"forgive": func(h hands, pattern, _ string) { h.forgive(pattern) },
-	"js":      func(h hands, expression, _ string) { ask[bool](h.tab, expression) },
-	"focused": func(h hands, want, _ string) {
+// pageVerbs are the verbs of steps in a page.
+var pageVerbs = map[string]func(h user, argument, text string){
+	"open":    func(h user, path, _ string) { h.open(path) },
+	"arrive":  one(user.arrive),
+	"address": one(user.address),
+	"see":     user.see,
+	"unseen":  user.seeNot,
+	"becomes": user.becomes,
+	"use":     user.use,
+	"click":   user.click,
+	"write":   user.write,
+	"fill":    user.fill,
+	"choose":  user.choose,
+	"unfold":  one(user.unfold),
+	"press":   one(user.press),
+	"streams": func(h user, _, _ string) { h.streams() },
+	"allow":   func(h user, pattern, _ string) { h.allow(pattern) },
+	"js":      func(h user, expression, _ string) { ask[bool](h.tab, expression) },
+	"focused": func(h user, want, _ string) {
 		if at := h.focused(); at != want && (want != "*" || at == "") {
 			h.Errorf("the focus is at %q, want %s", at, want)
 		}
 	},
-	"value": func(h hands, selector, want string) {
+	"value": func(h user, selector, want string) {
 		if is := ask[string](h.tab, js(`return document.querySelector(args[0]).value`, selector)); is !=
 			want {
 			h.Errorf("%s has %q, want %q", selector, is, want)
 		}
 	},
-	// Where no scripts run every act loads a page.
-	"mark": func(h hands, _, _ string) {
+	// Without scripts every action loads a page.
+	"mark": func(h user, _, _ string) {
 		if !h.plain {
 			h.mark()
 		}
 	},
-	"marked": func(h hands, what, _ string) {
+	"marked": func(h user, what, _ string) {
 		if !h.plain {
 			h.marked(what)
 		}
 	},
 }
 
-// one is a verb that takes no text.
-func one(do func(h hands, argument string)) func(h hands, argument, text string) {
-	return func(h hands, argument, _ string) { do(h, argument) }
+// one adapts a verb without TEXT.
+func one(do func(h user, argument string)) func(h user, argument, text string) {
+	return func(h user, argument, _ string) { do(h, argument) }
 }
 
-// await waits until a field of what stands at a path has a value: PATH FIELD VALUE.
+// await waits until a field of the response at a path has a value: PATH FIELD VALUE.
 func (s *scene) await(rest string) {
 	words := strings.Fields(rest)
 	harness.Eventually(s, time.Minute, rest, func() error {
@@ -245,8 +246,8 @@ func (s *scene) await(rest string) {
 	})
 }
 
-// plant posts something with hostile texts in its fields: PATH | BODY | PLAIN. The fields that the program
-// refuses are set to what they are in plain, or left out. Its id is $NAME.
+// plant posts an object with hostile texts: PATH | BODY | PLAIN. Fields that the API refuses take their value
+// from PLAIN, or are left out. The id becomes $NAME.
 func (s *scene) plant(name, rest string) {
 	parts := strings.Split(rest, " | ")
 	var body, plain map[string]any
@@ -278,25 +279,25 @@ func (s *scene) plant(name, rest string) {
 			}
 		}
 	}
-	s.Fatalf("%s: it takes nothing", rest)
+	s.Fatalf("%s: the API refuses every variant", rest)
 }
 
-// attempted waits until what is due is attempted.
+// attempted waits until every due callback has been attempted.
 func (s *scene) attempted() {
-	harness.Eventually(s, time.Minute, "what is due is attempted", func() error {
+	harness.Eventually(s, time.Minute, "every due callback is attempted", func() error {
 		all, err := s.ListAll(client.Filter{})
 		i := slices.IndexFunc(all, func(cb client.Callback) bool {
 			return cb.AttemptCount == 0 && cb.FinishedAt.IsZero() && time.Until(cb.DueAt) < time.Minute
 		})
 		if i >= 0 {
-			err = errors.New(all[i].ID + " is not")
+			err = errors.New(all[i].ID + " has no attempt")
 		}
 		return err
 	})
 }
 
-// shapeOf names a page by the shape of its address: ids and numbers are left out, and of what is asked for
-// all that does not make it another page.
+// shapeOf returns the shape of an address: without ids and numbers, and without query parameters that do not
+// make it another page.
 func shapeOf(address string) string {
 	path, query, _ := strings.Cut(address, "?")
 	segments := strings.Split(path, "/")

@@ -19,20 +19,20 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m, func() error { return endChromium() }) }
 
-// The day of testdata/day.txt, with a mouse, by keys alone, and without scripts.
+// The story of testdata/day.txt, with a mouse, with keys alone, and without scripts.
 func TestBrowserOperatorsDay(t *testing.T) {
 	for i, c := range []struct {
 		name string
 		on   harness.Combination
-		hands
+		user
 	}{
-		{"mouse on postgres+redis", harness.PostgresRedis, hands{}},
-		{"mouse on sqlite+embedded", harness.SQLiteEmbedded, hands{}},
-		{"keys", harness.SQLiteEmbedded, hands{keys: true}},
-		{"without scripts", harness.SQLiteEmbedded, hands{plain: true}},
+		{"mouse on postgres+redis", harness.PostgresRedis, user{}},
+		{"mouse on sqlite+embedded", harness.SQLiteEmbedded, user{}},
+		{"keys", harness.SQLiteEmbedded, user{keys: true}},
+		{"without scripts", harness.SQLiteEmbedded, user{plain: true}},
 	} {
 		if i > 0 && !testserver.Full() {
-			continue // make test tells the story once
+			continue // make test plays the story once
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +46,7 @@ func TestBrowserOperatorsDay(t *testing.T) {
 			s.does["reopen the shop"] = func() { reopened.Store(true) }
 			c.tab = newTab(t, s.Base)
 			c.scripts(!c.plain)
-			s.windows[""] = c.hands
+			s.windows[""] = c.user
 			s.play("day.txt")
 		})
 	}
@@ -60,7 +60,7 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 		b := newTab(t, s.Base)
 		b.scripts(!plain)
 		b.signIn(harness.AdminKey)
-		s.windows[""] = hands{b, false, plain}
+		s.windows[""] = user{b, false, plain}
 		rows := func() []string {
 			return ask[[]string](b,
 				`[...document.querySelectorAll("tbody tr[data-id]")].map((e) => e.dataset.id)`)
@@ -72,13 +72,13 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 				second := rows()
 				if len(first) == 0 || len(second) == 0 ||
 					slices.ContainsFunc(second, func(id string) bool { return slices.Contains(first, id) }) {
-					return fmt.Errorf("they are %v", second)
+					return fmt.Errorf("the page has %v", second)
 				}
 				return nil
 			})
 		}
 		s.does["see the rows again"] = func() {
-			b.eventually("one comes back to the first page", func() error {
+			b.eventually("the first page is back", func() error {
 				if again := rows(); b.where() != "/ui/callbacks" || !slices.Equal(again, first) {
 					return fmt.Errorf("at %s are %v", b.where(), again)
 				}
@@ -89,9 +89,9 @@ func TestBrowserListsAreWalkedThrough(t *testing.T) {
 	}
 }
 
-// awayComplaints is what a browser says of a server that is away.
-const awayComplaints = `net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|CONNECTION_RESET|` +
-	`CONNECTION_CLOSED|NETWORK_CHANGED|SOCKET_NOT_CONNECTED)|status of 503`
+// awayProblems matches the errors that a browser reports while a server is down.
+const awayProblems = `net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|` +
+	`CONNECTION_RESET|CONNECTION_CLOSED|NETWORK_CHANGED|SOCKET_NOT_CONNECTED)|status of 503`
 
 func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 	for _, c := range []struct {
@@ -104,7 +104,7 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 		{"nothing comes any more", func(_ *scene, x *harness.Proxy) {
 			x.Hang()
 		}, func(_ *scene, x *harness.Proxy) {
-			x.Cut() // what was sent into it is late by more than anybody waits
+			x.Cut() // late data would only confuse the page
 			x.Pass()
 		}},
 		{"the server is killed", func(s *scene, _ *harness.Proxy) {
@@ -121,11 +121,11 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 			s := newScene(t, harness.SQLiteEmbedded, nil)
 			x := harness.StartProxy(t, hostOf(s.Base))
 			b := newTab(t, "http://"+x.Address)
-			b.forgive(awayComplaints)
-			b.hurry()
+			b.allow(awayProblems)
+			b.speedUpTimers()
 			b.signIn(harness.AdminKey)
 			b.forget()
-			s.windows[""] = hands{tab: b}
+			s.windows[""] = user{tab: b}
 			s.does["go away"] = func() { c.away(s, x) }
 			s.does["come back"] = func() { c.back(s, x) }
 			s.play("comeback.txt")
@@ -133,18 +133,21 @@ func TestBrowserLiveUpdatesComeBack(t *testing.T) {
 	}
 }
 
-// hostOf is the host and port of a server's address.
+// hostOf returns the host and port of a server's address.
 func hostOf(base string) string { return strings.TrimPrefix(base, "http://") }
 
-// hurry has timers of a minute and more run fifteen times as fast, in every page from now on: a page waits
-// that long before it believes that a silent server is gone.
-func (t *tab) hurry() {
+// speedUpTimers runs timers of a minute and more fifteen times as fast, in every new page. A page waits that
+// long before it treats a silent server as down.
+func (t *tab) speedUpTimers() {
 	t.Helper()
-	call(t, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `
-		{ const real = window.setTimeout; window.setTimeout = (what, ms, ...args) => real(what, ms >= 60000 ? ms / 15 : ms, ...args); }`})
+	script := cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `{
+		const real = window.setTimeout;
+		window.setTimeout = (what, ms, ...args) => real(what, ms >= 60000 ? ms / 15 : ms, ...args);
+	}`}
+	call(t, cdppage.AddScriptToEvaluateOnNewDocument, script)
 }
 
-func TestBrowserALateAnswerHidesNothing(t *testing.T) {
+func TestBrowserALateResponseHidesNothing(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
@@ -155,7 +158,7 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 		<-gate
 		return harness.Reply{}
 	})
-	t.Cleanup(open) // before the receiver is closed, which waits for its requests
+	t.Cleanup(open) // must run before the receiver's cleanup, which waits for its requests
 	b := s.window("", s.Base)
 	s.does["let the receiver answer"] = open
 	s.does["hold answers back"] = func() {
@@ -171,7 +174,7 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 	s.does["await the answer"] = func() {
 		b.eventually("the answer is drawn", func() error {
 			if !ask[bool](b, `Boolean(window.__letArrive)`) {
-				return errors.New("it is not")
+				return errors.New("the response has not arrived")
 			}
 			return nil
 		})
@@ -179,19 +182,19 @@ func TestBrowserALateAnswerHidesNothing(t *testing.T) {
 	s.play("late.txt")
 }
 
-// Scripts that need nothing but a window.
+// Scripts that need only a window.
 func TestBrowserPagesAreLive(t *testing.T) {
 	for _, file := range []string{"two.txt", "typed.txt"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			s, _ := lit(t)
+			s, _ := filledScene(t)
 			s.play(file)
 		})
 	}
 }
 
-// A page leaves by itself when its session has ended: who holds a key that is revoked sees nothing more,
-// whether the page is told so by its stream or finds out when that comes back.
+// A page leaves when its session ends: after its key was revoked it shows nothing more. The page learns of it
+// through its stream, or when it reconnects.
 func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 	for name, down := range map[string]bool{"by its stream": false, "while the stream is down": true} {
 		t.Run(name, func(t *testing.T) {
@@ -202,13 +205,13 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 				client.KeyRequest{Name: "a reader", Scopes: []client.Scope{"read"}})
 			harness.Check(t, err)
 			b := newTab(t, "http://"+x.Address)
-			b.forgive(`status of 401`)
+			b.allow(`status of 401`)
 			b.signIn(key.Text)
 			b.forget()
 			b.open("/ui/callbacks")
 			b.streams()
 			if down {
-				b.forgive(awayComplaints)
+				b.allow(awayProblems)
 				x.Refuse()
 				b.see("#livestate", "interrupted")
 			}
@@ -217,17 +220,17 @@ func TestBrowserRevokedKeyLeavesThePage(t *testing.T) {
 			harness.Check(t, err)
 			x.Pass()
 			b.arrive("/ui/sign-in")
-			t.Logf("a page whose key was revoked was left after %s",
+			t.Logf("a page windowsOf key was revoked was left after %s",
 				time.Since(began).Round(100*time.Millisecond))
 		})
 	}
 }
 
-// A list whose condition no index serves is looked through in steps. The page goes on by itself until it is
-// stopped, and again when it is asked to. All of it is one entry in the history. Here no callback matches.
-func TestBrowserLooksOn(t *testing.T) {
+// A list with a filter without an index is searched in steps. The page continues until the user stops it, and
+// again on request. All steps are one entry in the history. Here no callback matches.
+func TestBrowserSearchContinues(t *testing.T) {
 	t.Parallel()
-	tr := harness.NewTrial(t, "looks on")
+	tr := harness.NewTrial(t, "pageVerbs on")
 	tr.UseBackend(harness.NewBackend(t, harness.SQLiteEmbedded))
 	shape := func(_ int, ref string) harness.Submission { return tr.Callback("plain", ref) }
 	tr.Seed(tr.Serve(), harness.Seeding{N: 20_000, Lanes: 100, Shape: shape})
@@ -239,7 +242,7 @@ func TestBrowserLooksOn(t *testing.T) {
 	entries := ask[int](b, `history.length`)
 	b.mark()
 
-	x.Slow(2 * time.Second) // so that the look can be stopped before its last step
+	x.Slow(2 * time.Second) // so that the search can be stopped before its last step
 	b.fill("#ff-topic", "nothing")
 	b.click(".filters button", "Filter")
 	b.see(".empty time", "")
@@ -247,12 +250,12 @@ func TestBrowserLooksOn(t *testing.T) {
 	b.see(".empty a", "Look on")
 	x.Slow(0)
 	stopped := b.where()
-	harness.Eventually(t, 5*time.Minute, "all is looked through", func() error {
-		// again after half a minute
+	harness.Eventually(t, 5*time.Minute, "the search ends", func() error {
+		// The page stops after half a minute.
 		at := b.where()
 		if b.count("main:not([aria-busy]) .empty a", "Look on") > 0 {
 			b.click(".empty a", "Look on")
-			b.eventually("it looks on", func() error {
+			b.eventually("the search continues", func() error {
 				if b.where() == at {
 					return errors.New(at)
 				}
@@ -265,11 +268,11 @@ func TestBrowserLooksOn(t *testing.T) {
 		return nil
 	})
 	if at := b.where(); at == stopped || !strings.Contains(at, "cursor=") {
-		t.Errorf("it was stopped at %s, and has ended at %s", stopped, at)
+		t.Errorf("the search was stopped at %s, and ended at %s", stopped, at)
 	}
 	if n := ask[int](b, `history.length`) - entries; n != 1 {
-		t.Errorf("the condition and to look on have made %d entries in the history", n)
+		t.Errorf("the filter and the continued search created %d entries in the history", n)
 	}
-	b.marked("to look on")
+	b.marked("the continued search")
 	b.streams() // the page that is arrived at is up to date
 }

@@ -363,8 +363,8 @@ func logLines(tr *trial, p *harness.Process) (n int, kinds []string) {
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Msg string }
 		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			entry.Msg = line // a library's own line
-		} // a line of a library, not JSON
+			entry.Msg = line // a line of a library, not JSON
+		}
 		count[entry.Msg]++
 		n++
 	}

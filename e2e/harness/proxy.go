@@ -162,7 +162,7 @@ func (p *Proxy) forward(client net.Conn) {
 	server, err := net.Dial("tcp", p.Server)
 	if err != nil {
 		return // the client sees its connection end, as behind any proxy
-	} // the client sees its connection end, as behind any proxy
+	}
 	c := &pair{client: client, server: server}
 	p.Mu.Lock()
 	p.pairs[c] = struct{}{}

@@ -1,3 +1,3 @@
-// Package smoke holds about a dozen tests of the built binary, one for each promise that a user would miss
-// first. They run in make test. What each fault costs is the matter of package faults.
+// Package smoke has about a dozen tests of the built binary, one for each promise that matters most to users.
+// They run in make test. Package faults tests the cost of each fault.
 package smoke

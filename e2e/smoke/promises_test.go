@@ -22,11 +22,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// oddPayload has spaces, escapes, key order and numbers that no decode and encode would keep.
+// oddPayload has spaces, escapes, a key order and numbers that a decoding and encoding would change.
 const oddPayload = `{ "z":1.0,   "a" :"\u00e9\/\u003c",` + "\t" +
 	`"big": 12345678901234567890123 , "e":1E+2,"list":[ ],"a2":null }`
 
-// onEach runs a trial on each of the combinations. Its processes take up the work of dead ones after seconds.
+// onEach runs a trial on each of the combinations. Its processes take over the work of dead ones after
+// seconds.
 func onEach(t *testing.T, combinations []harness.Combination, run func(*harness.Trial)) {
 	harness.OnEach(t, combinations, func(tr *harness.Trial) {
 		tr.Times = harness.QuickTimes
@@ -34,8 +35,8 @@ func onEach(t *testing.T, combinations []harness.Combination, run func(*harness.
 	})
 }
 
-// The main job: three attempts under tiers of one and two seconds, then success, on every combination. The
-// judge sees that none was early, and that the bytes are those that were accepted.
+// The main task: three attempts with tiers of one and two seconds, then success, on every combination. The
+// judge checks that none is early, and that the bytes are the accepted ones.
 func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 	onEach(t, harness.AllFour, func(tr *harness.Trial) {
 		const n = 20
@@ -77,10 +78,10 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 				tr.Errorf("%s: classes %q, want %q", cb.ID, classes, want)
 			}
 		}
-		// How late they are depends on the machine: half of them can wait for one slow fsync. A retry that
-		// was lost, and found by the sweep, is later than five seconds.
+		// Lateness depends on the machine: half of the attempts can wait for one slow fsync. A lost retry
+		// that only the sweep finds is later than five seconds.
 		if judge.Quantile(late, 0.25) > 250*time.Millisecond || v.Lateness.Most > 5*time.Second {
-			tr.Errorf("three quarters are late by more than %s; all: %s", judge.Quantile(late, 0.25),
+			tr.Errorf("the lower quartile of the lateness is %s; all: %s", judge.Quantile(late, 0.25),
 				v.Lateness)
 		}
 		secret, err := p.Secret(tr.Context(), client.SecretQuery{Lane: "shop"})
@@ -97,8 +98,8 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 	})
 }
 
-// Every address that something can be sent to is checked when it is given: case 29 of the security list. A
-// test send goes to an endpoint's address.
+// Every address for sends is checked when it is given: case 29 of the security list. A test send uses the
+// endpoint's address.
 func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	callback := "/v1/callbacks/" + p.Make("/v1/callbacks",
@@ -118,34 +119,34 @@ func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 	}
 }
 
-// A dispatcher that is killed under load loses nothing, and sends again only what it had in flight.
+// A dispatcher that is killed under load loses nothing. It sends again only the attempts that were in flight.
 func TestKilledUnderLoad(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
-		// One process runs at a time and commits its results before it claims again: it loses no claim in a
-		// stall.
-		struckUnderLoad(tr, func() {
+		// One process runs at a time and commits its results before it claims again, so a stall costs it no
+		// claim.
+		faultUnderLoad(tr, func() {
 			tr.Kill(tr.AnyProcess(), 0)
 			tr.Serve()
 		})
 	})
 }
 
-// Redis that is emptied under load is rebuilt without a restart, and nothing is lost or sent twice: what was
-// in flight may be adopted.
+// Redis is emptied under load. The index is rebuilt without a restart. Nothing is lost or sent twice, because
+// the rebuild may adopt the attempts in flight.
 func TestRedisIsEmptiedUnderLoad(t *testing.T) {
 	onEach(t, []harness.Combination{harness.PostgresRedis}, func(tr *harness.Trial) {
-		struckUnderLoad(tr, func() {
+		faultUnderLoad(tr, func() {
 			tr.Flush()
 			tr.MarkFault()
 		})
 	})
 }
 
-// struckUnderLoad has a fault strike between two hundred callbacks.
-func struckUnderLoad(tr *harness.Trial, strike func()) {
+// faultUnderLoad runs a fault under load, after a hundred callbacks and before another hundred.
+func faultUnderLoad(tr *harness.Trial, strike func()) {
 	tr.Serve()
 	load := tr.Load(40, tr.Mixed)
-	more := func() { tr.AtLeast(time.Minute, "the load is handed over", tr.Count()+100, tr.Count) }
+	more := func() { tr.AtLeast(time.Minute, "the load is accepted", tr.Count()+100, tr.Count) }
 	more()
 	strike()
 	more()
@@ -153,8 +154,7 @@ func struckUnderLoad(tr *harness.Trial, strike func()) {
 	tr.Conclude(2*time.Minute, 2*time.Minute)
 }
 
-// A thousand callbacks with one lock key never overlap, follow each other closely, and keep no worker
-// waiting.
+// A thousand callbacks with one lock key never overlap, follow each other closely, and block no worker.
 func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const n = 1000
@@ -162,11 +162,11 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		p := tr.Serve("--workers", "64")
 		tr.AcceptMany(n, func(i int) harness.Submission {
 			s := tr.Numbered("locked")(i)
-			// many lanes: none serialises them
+			// Many lanes, so that no lane serialises the callbacks.
 			s["lock_key"], s["lane"] = "order-7", fmt.Sprint("merchant-", i%20)
 			return s
 		})
-		// A worker that waited for the lock would not be there for the others.
+		// A worker that waited for the lock could not send the others.
 		for i := range 20 {
 			id := tr.SubmitAndNote(tr.Numbered("free")(i))
 			tr.AtLeast(10*time.Second, "a callback without a lock is sent", 1, func() int {
@@ -188,14 +188,14 @@ func TestOneLockKeyNeverOverlapsAndDivertsUncharged(t *testing.T) {
 		for _, row := range rows {
 			diverts += row.DivertCount
 			if row.AttemptCount != 1 {
-				tr.Errorf("%s has %d charged attempts, want 1: a divert charges nothing", row.Ref,
+				tr.Errorf("%s has %d charged attempts, want 1: a divert is not charged", row.Ref,
 					row.AttemptCount)
 			}
 		}
 		between := judge.QuantilesOf(gaps)
 		tr.Logf("%s: %d under one lock: gaps %s (goal of p50: 5 ms); %d diverts", tr.Backend.Name, n, between,
 			diverts)
-		// A waiter that is not woken waits for a second and more.
+		// A waiter that gets no wake-up waits for a second or more.
 		if diverts == 0 || between.P50 > 500*time.Millisecond {
 			tr.Errorf("%d diverts, and the median gap is %s", diverts, between.P50)
 		}
@@ -216,12 +216,12 @@ func TestDemoEndsWithZero(t *testing.T) {
 		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
 	} {
 		if !strings.Contains(got.Stdout, want) {
-			t.Errorf("does not say %q:\n%s", want, got.Stdout)
+			t.Errorf("does not print %q:\n%s", want, got.Stdout)
 		}
 	}
 }
 
-// The times of a test build are known ones, and no longer than the usual.
+// The times of a test build must have known names, and at most the usual values.
 func TestTimesOfATestBuildAreChecked(t *testing.T) {
 	for times, want := range map[string]string{
 		"lease=5s,lese=3s": `"lese=3s" names none of lease, margin, sweep, slack, leader`,
@@ -236,7 +236,7 @@ func TestTimesOfATestBuildAreChecked(t *testing.T) {
 	}
 }
 
-// testdata/first-hour.txt is run from its first line to its last.
+// The lines of testdata/first-hour.txt run in order.
 func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	s := &shell{T: t, p: harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)}),
 		names: map[string]string{"admin": harness.AdminKey}}
@@ -248,12 +248,12 @@ func TestKeysAndEndpointsFromTheShell(t *testing.T) {
 	}
 }
 
-// A shell does what the lines of a script say.
+// A shell runs the lines of a script.
 type shell struct {
 	*testing.T
 	p       *harness.Process
 	names   map[string]string
-	printed string // the file that the receiver writes
+	printed string // the output file of the receiver
 }
 
 func (s *shell) do(line string) {
@@ -280,7 +280,7 @@ func (s *shell) do(line string) {
 	}
 }
 
-// run runs one command, of which head says who, the code and the text.
+// run runs one command. head has the name of the key, the exit code and the text.
 func (s *shell) run(head, args, name string) error {
 	who, rest, _ := strings.Cut(head, " ")
 	code, says, _ := strings.Cut(strings.TrimSuffix(rest, " "), " ")
@@ -294,7 +294,7 @@ func (s *shell) run(head, args, name string) error {
 	return nil
 }
 
-// listen starts the receiver.
+// listen starts the receiver of the program.
 func (s *shell) listen(address string, args []string) {
 	s.printed = filepath.Join(s.TempDir(), "listen.out")
 	out, err := os.Create(s.printed)
@@ -316,15 +316,15 @@ func (s *shell) listen(address string, args []string) {
 	})
 }
 
-// A drain is a trial with one callback on its way when the process is told to end.
+// A drain is a trial with one attempt in flight when the process gets SIGTERM.
 type drain struct {
 	*harness.Trial
 	p       *harness.Process
 	id      string
-	release func() // has the receiver answer
+	release func() // lets the receiver respond
 }
 
-// draining starts a process and one attempt, whose first request is not answered until it is released.
+// draining starts a process and one attempt. The receiver responds to its first request only after release.
 func draining(tr *harness.Trial, args ...string) drain {
 	tr.Helper()
 	gate := make(chan struct{})
@@ -335,7 +335,7 @@ func draining(tr *harness.Trial, args ...string) drain {
 		}
 		return harness.Reply{}
 	})
-	tr.Cleanup(d.release) // before the receiver is closed, which waits for its requests
+	tr.Cleanup(d.release) // must run before the receiver's cleanup, which waits for its requests
 	d.p = d.Serve(args...)
 	s := d.Callback("plain", "in-flight")
 	s["policy"] = harness.Tiers("60s", "1s")
@@ -344,19 +344,19 @@ func draining(tr *harness.Trial, args ...string) drain {
 	return d
 }
 
-// awaitState waits until the callback on its way is in a state.
+// awaitState waits until the callback in flight has a state.
 func (d *drain) awaitState(state client.State) {
 	d.Helper()
-	d.Eventually(time.Minute, "it is "+string(state), func() error {
+	d.Eventually(time.Minute, "the callback is "+string(state), func() error {
 		got, err := d.p.Callback(d.Context(), d.id)
 		if err == nil && got.State != state {
-			err = fmt.Errorf("it is %s", got.State)
+			err = fmt.Errorf("the callback is %s", got.State)
 		}
 		return err
 	})
 }
 
-// ends waits for the end of the process, starts the next one, and judges: each is sent once.
+// ends waits for the end of the process and starts another one. Each callback must be sent once.
 func (d *drain) ends(code int) {
 	d.Helper()
 	if got := d.p.ExitCode(time.Minute); got != code {
@@ -369,8 +369,9 @@ func (d *drain) ends(code int) {
 	}
 }
 
-// The first SIGTERM: not ready at once, what is in flight ends, what is accepted is not sent. The second one
-// ends the process at once: no test waits for the delay.
+// After the first SIGTERM the process is not ready at once. Attempts in flight end, and new callbacks are
+// accepted but not sent. A second SIGTERM ends the process at once, so that the test need not wait for the
+// delay.
 func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		d := draining(tr, "--shutdown-delay", "1h")
@@ -381,21 +382,22 @@ func TestShutdownDelayKeepsTheAPIOpen(t *testing.T) {
 		d.release()
 		d.awaitState(client.Succeeded)
 		if n := d.Receiver.Times(late); n != 0 {
-			tr.Errorf("what was accepted after SIGTERM arrived %d times before the restart", n)
+			tr.Errorf("a callback accepted after SIGTERM arrived %d times before the restart", n)
 		}
 		d.p.Terminate()
 		d.ends(1)
 	})
 }
 
-// SIGTERM, after the delay: the API closes, what is in flight ends, exit 0, nothing is sent twice.
+// After SIGTERM and the delay the API closes, attempts in flight end, and the exit code is 0. Nothing is sent
+// twice.
 func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		d := draining(tr, "--shutdown-delay", "100ms", "--drain-timeout", "1h")
 		d.p.Terminate()
 		d.Eventually(time.Minute, "the API is closed", func() error {
 			if _, err := d.p.Callback(tr.Context(), d.id); err == nil {
-				return errors.New("it answers")
+				return errors.New("the API responds")
 			}
 			return nil
 		})
@@ -404,7 +406,8 @@ func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 	})
 }
 
-// What does not end within the drain's time is handed back uncharged, and sent by the next process.
+// An attempt that does not end within the drain timeout is not charged, and the next process sends the
+// callback.
 func TestDrainHandsBackUncharged(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		d := draining(tr, "--drain-timeout", "1s")
@@ -416,27 +419,26 @@ func TestDrainHandsBackUncharged(t *testing.T) {
 		d.Check(err)
 		if len(attempts) != 2 || attempts[0].Charged || attempts[0].Outcome != "unknown" ||
 			attempts[0].Class != "interrupted" || !attempts[1].Charged {
-			tr.Errorf("want an attempt of unknown outcome that was interrupted and not charged, and one "+
-				"that was: %+v",
+			tr.Errorf("want an interrupted attempt of unknown outcome, not charged, and a charged one: %+v",
 				attempts)
 		}
 	})
 }
 
-// With --hold callbacks are accepted and none is sent.
+// With --hold callbacks are accepted and not sent.
 func TestHoldAcceptsAndSendsNothing(t *testing.T) {
 	onEach(t, []harness.Combination{harness.SQLiteEmbedded}, func(tr *harness.Trial) {
-		tr.Cleanup(func() { // after the last process has ended
+		tr.Cleanup(func() { // runs after the last process has ended
 			if tr.Backend.Reconciled() == 0 {
-				tr.Error("the books were compared by none of the processes")
+				tr.Error("no process was reconciled")
 			}
 		})
 		p := tr.Serve("--hold")
-		tr.SubmitAndNote(tr.Callback("plain", "held"))
-		time.Sleep(2 * time.Second) // so long nothing may be sent
+		tr.SubmitAndNote(tr.Callback("plain", "waiting"))
+		time.Sleep(2 * time.Second) // nothing may be sent meanwhile
 		p.Exit(time.Minute)
 		if n := tr.Receiver.Count(); n > 0 {
-			tr.Fatalf("%d requests were sent by a process that holds", n)
+			tr.Fatalf("%d requests were sent by a process with --hold", n)
 		}
 		tr.Serve()
 		tr.End(30*time.Second, judge.Bounds{})

@@ -11,41 +11,43 @@ import (
 	"github.com/chromedp/cdproto/network"
 )
 
-// What a person does with a page, and sees of it. Clicks are made with the mouse at the place where the thing
-// is, and only where nothing else lies above it; keys are pressed, not events made up. All of it works where
-// scripts are switched off too: what runs here is not the page's.
+// What a user does with a page, and sees on it. A click is a mouse click at the position of the element, and
+// fails if another element covers it. Keys are real key presses. Everything works without the page's scripts
+// too, because these expressions are not the page's.
 
-// seeking finds what is visible by a selector and a part of its text, the best match first: all of the text,
-// then the shortest.
-const seeking = `
-const words = (e) => (e.matches("input, textarea, select") ? (e.labels && e.labels[0] ? e.labels[0].innerText : e.getAttribute("aria-label") || "") :
-  e.innerText || e.textContent || "").replace(/\s+/g, " ").trim();
+// findFunctions finds visible elements by a selector and a part of their text. The best match is first: the
+// exact text, then the shortest.
+const findFunctions = `
+const label = (e) => e.labels && e.labels[0] ? e.labels[0].innerText : e.getAttribute("aria-label") || "";
+const words = (e) => (e.matches("input, textarea, select") ? label(e) : e.innerText || e.textContent || "")
+	.replace(/\s+/g, " ").trim();
 const visible = (e) => e.checkVisibility({ visibilityProperty: true }) && e.getClientRects().length > 0;
-const find = (selector, text) => [...document.querySelectorAll(selector)].filter((e) => visible(e) && words(e).includes(text))
-  .sort((a, b) => (words(b) === text) - (words(a) === text) || words(a).length - words(b).length);
+const find = (selector, text) => [...document.querySelectorAll(selector)]
+	.filter((e) => visible(e) && words(e).includes(text))
+	.sort((a, b) => (words(b) === text) - (words(a) === text) || words(a).length - words(b).length);
 `
 
-// js writes a function that is called with values.
+// js writes the call of a function with the given body and arguments.
 func js(body string, args ...any) string {
-	return "((...args) => {" + seeking + body + "})(..." + quoted(append([]any{}, args...)) + ")"
+	return "((...args) => {" + findFunctions + body + "})(..." + quoted(append([]any{}, args...)) + ")"
 }
 
-// quoted writes a value that JSON can write.
+// quoted encodes a value as JSON.
 func quoted(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings and numbers can be written
+		panic(err) // strings and numbers always have a JSON form
 	}
 	return string(b)
 }
 
-// A spot is where something is, or why it cannot be clicked.
+// A spot is the position of an element, or why it cannot be clicked.
 type spot struct {
 	X, Y float64
 	Why  string
 }
 
-// click clicks what is visible by a selector and a part of its text.
+// click clicks the best visible match of a selector and a part of its text.
 func (t *tab) click(selector, text string) {
 	t.Helper()
 	var at spot
@@ -57,7 +59,8 @@ func (t *tab) click(selector, text string) {
 			e.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
 			const r = e.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2;
 			const top = document.elementFromPoint(x, y);
-			if (!top || !(e.contains(top) || top.contains(e) && top.matches("label"))) return { Why: "it is covered by " + (top ? top.outerHTML.slice(0, 200) : "nothing") };
+			if (!top || !(e.contains(top) || top.contains(e) && top.matches("label")))
+				return { Why: "it is covered by " + (top ? top.outerHTML.slice(0, 200) : "nothing") };
 			return { X: x, Y: y };`, selector, text))
 		if err == nil && at.Why != "" {
 			err = errors.New(at.Why)
@@ -73,10 +76,10 @@ func (t *tab) click(selector, text string) {
 	}
 }
 
-// unfold opens what is folded under a text. A click that the page has moved away from is made again, as a
-// person would.
+// unfold opens the details element with a summary. It repeats the click if the page moved during it, as a
+// user does.
 func (t *tab) unfold(text string) {
-	t.eventually(fmt.Sprintf("what is under %q is unfolded", text), func() error {
+	t.eventually(fmt.Sprintf("the details under %q are open", text), func() error {
 		open := js(`const [e] = find("summary", args[0]); return Boolean(e && e.parentElement.open);`, text)
 		if ask[bool](t, open) {
 			return nil
@@ -89,7 +92,7 @@ func (t *tab) unfold(text string) {
 	})
 }
 
-// fill puts text into a field, in place of what is there.
+// fill replaces the text of a field.
 func (t *tab) fill(selector, text string) {
 	t.Helper()
 	t.click(selector, "")
@@ -101,7 +104,7 @@ func (t *tab) fill(selector, text string) {
 	t.write(text)
 }
 
-// choose sets a field that is not typed into: a choice, a time.
+// choose sets a field without typing: a select, a time.
 func (t *tab) choose(selector, value string) {
 	t.eventually(selector+" has "+value, func() error {
 		is, err := evaluate[string](t, js(`
@@ -118,7 +121,7 @@ func (t *tab) choose(selector, value string) {
 	})
 }
 
-// keyboard are the keys that are pressed here; each has its text, if it writes any.
+// keyboard has the supported keys, and the text of each that writes any.
 var keyboard = map[string]input.DispatchKeyEventParams{
 	"Tab":       {Code: "Tab", WindowsVirtualKeyCode: 9},
 	"Shift+Tab": {Code: "Tab", WindowsVirtualKeyCode: 9, Modifiers: 8},
@@ -128,8 +131,8 @@ var keyboard = map[string]input.DispatchKeyEventParams{
 	"/":         {Code: "Slash", WindowsVirtualKeyCode: 191, Text: "/"},
 }
 
-// press presses a key wherever the focus is. The key and what it writes are one event, as they are at a
-// keyboard: who takes the key takes the letter too, and nothing comes between them.
+// press presses a key at the current focus. The key and its text are one event, as with a real keyboard, so
+// that nothing happens between them.
 func (t *tab) press(key string) {
 	t.Helper()
 	event, known := keyboard[key]
@@ -147,48 +150,48 @@ func (t *tab) press(key string) {
 	}
 }
 
-// write types a text where the focus is.
+// write types a text at the current focus.
 func (t *tab) write(text string) {
 	t.Helper()
 	call(t, input.InsertText, input.InsertTextParams{Text: text})
 }
 
-// see waits until something visible by a selector has a text.
+// see waits until a visible match of a selector has a text.
 func (t *tab) see(selector, text string) {
 	t.Helper()
 	t.counts(fmt.Sprintf("%s says %q", selector, text), selector, text, func(n int) bool { return n > 0 })
 }
 
-// seeNot waits until nothing visible by a selector has a text.
+// seeNot waits until no visible match of a selector has a text.
 func (t *tab) seeNot(selector, text string) {
 	t.Helper()
 	t.counts(fmt.Sprintf("no %s says %q", selector, text), selector, text, func(n int) bool { return n == 0 })
 }
 
-// counting is how many are visible by a selector and a part of their text.
+// counting counts the visible matches of a selector and a part of their text.
 func counting(selector, text string) string {
 	return js(`return find(args[0], args[1]).length`, selector, text)
 }
 
-// counts waits until so many are visible as will do.
+// counts waits until will accepts the number of matches.
 func (t *tab) counts(what, selector, text string, will func(n int) bool) {
 	t.Helper()
 	t.eventually(what, func() error {
 		n, err := evaluate[int](t, counting(selector, text))
 		if err == nil && !will(n) {
-			err = fmt.Errorf("%d do, at %s", n, t.where())
+			err = fmt.Errorf("%d match, at %s", n, t.where())
 		}
 		return err
 	})
 }
 
-// count is how many are visible now.
+// count returns the number of visible matches now.
 func (t *tab) count(selector, text string) int {
 	t.Helper()
 	return ask[int](t, counting(selector, text))
 }
 
-// pageText is all that is seen now.
+// pageText returns the visible text of the page.
 func (t *tab) pageText() string {
 	text, err := evaluate[string](t, `document.body.innerText`)
 	if err != nil {
@@ -197,7 +200,7 @@ func (t *tab) pageText() string {
 	return text
 }
 
-// where is the path that the address bar shows.
+// where returns the path and query of the address.
 func (t *tab) where() string {
 	path, err := evaluate[string](t, `location.pathname + location.search`)
 	if err != nil {
@@ -206,7 +209,7 @@ func (t *tab) where() string {
 	return path
 }
 
-// arrive waits until the address begins with a path.
+// arrive waits until the address begins with a path and the page is loaded.
 func (t *tab) arrive(path string) {
 	t.Helper()
 	t.eventually("the page is "+path, func() error {
@@ -230,7 +233,7 @@ func (t *tab) address(part string) {
 	})
 }
 
-// focused says what has the focus: its selector by id or text.
+// focused returns the focused element, by id or by text.
 func (t *tab) focused() string {
 	t.Helper()
 	return ask[string](t, js(`
@@ -239,17 +242,17 @@ func (t *tab) focused() string {
 		return e.id ? "#" + e.id : e.localName + " " + words(e);`))
 }
 
-// mark leaves something in the page that only loading it anew takes away.
+// mark sets a variable in the page, which a reload removes.
 func (t *tab) mark() {
 	t.Helper()
 	ask[bool](t, `window.__mark = true`)
 }
 
-// marked fails the test unless the page is the one that was marked.
+// marked fails the test if the page was reloaded since mark.
 func (t *tab) marked(what string) {
 	t.Helper()
 	if !ask[bool](t, `window.__mark === true`) {
-		t.Errorf("%s: the page was loaded anew", what)
+		t.Errorf("%s: the page was reloaded", what)
 	}
 }
 
@@ -260,27 +263,27 @@ func (t *tab) size(width int64) {
 		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1})
 }
 
-// scripts switches the page's scripts on or off, from the next page on.
+// scripts turns the page's scripts on or off, from the next page on.
 func (t *tab) scripts(on bool) {
 	t.Helper()
 	call(t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 }
 
-// prefer sets a preference, which the pages keep in a cookie: language (en, zh-CN), zone, theme.
+// prefer sets a preference in a cookie of the pages: language (en, zh-CN), zone, theme.
 func (t *tab) prefer(name, value string) {
 	t.Helper()
 	call(t, network.SetCookie, network.SetCookieParams{Name: "dispatcher_" + name, Value: value,
 		URL: t.base + "/ui/", Path: "/ui"})
 }
 
-// hands are how somebody uses a page: with a mouse, by keys alone, or with a mouse where no scripts run.
-type hands struct {
+// A user uses a page with a mouse, with keys alone, or with a mouse and without scripts.
+type user struct {
 	*tab
 	keys, plain bool
 }
 
-// use does what a link or a button is for.
-func (h hands) use(selector, text string) {
+// use activates a link or a button.
+func (h user) use(selector, text string) {
 	if !h.keys {
 		h.click(selector, text)
 		return
@@ -289,21 +292,21 @@ func (h hands) use(selector, text string) {
 	h.press("Enter")
 }
 
-// write puts text into a field, in place of what is there.
-func (h hands) write(selector, text string) {
+// write replaces the text of a field.
+func (h user) write(selector, text string) {
 	h.Helper()
 	if !h.keys {
 		h.fill(selector, text)
 		return
 	}
 	h.reach(selector, "")
-	// As Ctrl-A does: a browser without a window has no command for it.
+	// Like Ctrl-A, for which a headless browser has no command.
 	ask[bool](h.tab, `document.activeElement.select(), true`)
 	h.tab.write(text)
 }
 
-// reach goes to something with Tab alone.
-func (h hands) reach(selector, text string) {
+// reach moves the focus to an element with Tab alone.
+func (h user) reach(selector, text string) {
 	h.Helper()
 	h.see(selector, text)
 	const most = 250
@@ -317,8 +320,8 @@ func (h hands) reach(selector, text string) {
 	h.Fatalf("Tab does not lead to %s %q within %d steps", selector, text, most)
 }
 
-// becomes waits until something says a text, looking again where the page does not change by itself.
-func (h hands) becomes(selector, text string) {
+// becomes waits until an element has a text. Without scripts it reloads the page.
+func (h user) becomes(selector, text string) {
 	if !h.plain {
 		h.see(selector, text)
 		return
