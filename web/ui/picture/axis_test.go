@@ -13,41 +13,42 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// What is shown below an axis is in equal steps at every width, and labels do not touch each other.
-func TestLabelsStandInEqualSteps(t *testing.T) {
+// TestLabelsHaveEqualSteps checks that the visible labels of an axis have equal distances at every width and
+// do not touch each other.
+func TestLabelsHaveEqualSteps(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 8, 4, 0, 0, 0, time.UTC)
 	for _, length := range []time.Duration{
 		10 * time.Minute, time.Hour, 5 * time.Hour, 12 * time.Hour, 23*time.Hour + 30*time.Minute,
 		48 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour,
 	} {
-		axis := TimeAxis{}.over(begin, begin.Add(length))
+		axis := TimeAxis{}.resolve(begin, begin.Add(length))
 		labels := axis.labels(0)
 		for n, wide := range plots {
-			shown := slices.DeleteFunc(slices.Clone(labels), func(l label) bool { return l.from > n+1 })
-			if len(shown) < 2 {
-				t.Errorf("%v in %d pixels has %d labels", length, wide, len(shown))
+			visible := slices.DeleteFunc(slices.Clone(labels), func(l label) bool { return l.from > n+1 })
+			if len(visible) < 2 {
+				t.Errorf("%v in %d pixels has %d labels", length, wide, len(visible))
 				continue
 			}
-			for i, l := range shown[1:] {
-				step := l.x - shown[i].x
-				if first := shown[1].x - shown[0].x; step < first-1 || step > first+1 {
-					t.Errorf("%v in %d pixels: %s is %.1f after %s, not %.1f", length, wide, l.text, step,
-						shown[i].text, first)
+			for i, l := range visible[1:] {
+				step, before := l.x-visible[i].x, visible[i].text
+				if first := visible[1].x - visible[0].x; step < first-1 || step > first+1 {
+					t.Errorf("%v in %d pixels: from %s to %s are %.1f units, want %.1f", length, wide, before,
+						l.text, step, first)
 				}
 				if gap := step/plotWidth*float64(wide) - float64(width(l.text)); gap < 6 && !l.end {
-					t.Errorf("%v in %d pixels: %s is %.1f pixels beside %s", length, wide, l.text, gap,
-						shown[i].text)
+					t.Errorf("%v in %d pixels: the gap between %s and %s is %.1f pixels", length, wide,
+						before, l.text, gap)
 				}
 			}
 		}
 	}
 }
 
-func TestLabelsLeaveWhatIsTaken(t *testing.T) {
+func TestLabelsAvoidReservedSpace(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 3, 8, 4, 0, 0, 0, time.UTC)
-	axis := TimeAxis{}.over(begin, begin.Add(12*time.Hour))
+	axis := TimeAxis{}.resolve(begin, begin.Add(12*time.Hour))
 	for _, l := range axis.labels(100) {
 		if left := l.x / plotWidth * float64(plots[l.from-1]); int(left)-width(l.text)/2 < 100 && !l.end {
 			t.Errorf("%s begins %.0f pixels from the left", l.text, left)
@@ -55,7 +56,7 @@ func TestLabelsLeaveWhatIsTaken(t *testing.T) {
 	}
 }
 
-// Peaks and dips stay when neighbours become one.
+// TestThinningKeepsPeaksAndDips merges points and looks for the extreme values.
 func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	t.Parallel()
 	values := make([]float64, 3000)
@@ -67,10 +68,10 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	p := read(times, []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
 	two := read(times[:2*maxPoints], []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
 	if n := len(p.at); n != maxPoints || len(two.at) != n {
-		t.Errorf("%d points are left, and %d of twice as many, not %d", n, len(two.at), maxPoints)
+		t.Errorf("%d of 3,000 and %d of 600 points are left, want %d", n, len(two.at), maxPoints)
 	}
 	if !slices.Contains(p.rows[0], 99) || !slices.Contains(p.rows[0], 1) {
-		t.Error("the peak or the dip is gone")
+		t.Error("the peak or the dip is missing")
 	}
 	sums, every := read(times, []Series{{Values: values}}, time.Time{}, time.Time{}).summed(maxPoints)
 	total := 0.0
@@ -78,11 +79,11 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 		total += v
 	}
 	if every != 10 || total != 150_000 {
-		t.Errorf("the sum by %d is %g, not 150,000", every, total)
+		t.Errorf("the sum of groups of %d is %g, want groups of 10 and 150,000", every, total)
 	}
 }
 
-// TestRules: how texts are cut, and which values and moments an axis has.
+// TestRules checks how texts are cut and which values and times an axis has.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/rules.txt", func(line string) string {
@@ -112,11 +113,11 @@ func TestRules(t *testing.T) {
 			from, to, _ := strings.Cut(args[1], " to ")
 			return clockTimes(moments(clockTime(t, from, in), clockTime(t, to, in), int(number(2)), in))
 		}
-		return "is no rule"
+		return "unknown rule"
 	})
 }
 
-// clockTime is when clocks show a time.
+// clockTime parses a local time.
 func clockTime(t *testing.T, text string, in *time.Location) time.Time {
 	t.Helper()
 	at, err := time.ParseInLocation("2006-01-02 15:04", text, in)
@@ -126,7 +127,7 @@ func clockTime(t *testing.T, text string, in *time.Location) time.Time {
 	return at
 }
 
-// clockTimes writes what clocks show, with the day where that differs from the one before.
+// clockTimes formats local times. It omits the day if the previous time has the same day.
 func clockTimes(all []time.Time) string {
 	var texts []string
 	day := ""
@@ -141,15 +142,15 @@ func clockTimes(all []time.Time) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkScale says what is wrong with a scale.
+// checkScale returns an error if a scale is invalid.
 func checkScale(s scale, highest float64) error {
 	switch {
 	case len(s.ticks) < 2 || len(s.ticks) > 40:
-		return fmt.Errorf("%d ticks", len(s.ticks))
+		return fmt.Errorf("%d ticks, want 2 to 40", len(s.ticks))
 	case !slices.IsSorted(s.ticks) || len(slices.Compact(slices.Clone(s.ticks))) != len(s.ticks):
-		return fmt.Errorf("not ascending: %v", s.ticks)
+		return fmt.Errorf("ticks not ascending: %v", s.ticks)
 	case !(s.lo < s.hi):
-		return fmt.Errorf("from %g to %g", s.lo, s.hi)
+		return fmt.Errorf("the scale goes from %g to %g", s.lo, s.hi)
 	case drawable(highest) && s.hi < highest*(1-1e-9):
 		return fmt.Errorf("%g is above %g", highest, s.hi)
 	}
@@ -158,7 +159,7 @@ func checkScale(s scale, highest float64) error {
 			continue
 		}
 		if at := s.at(v); !(at >= 0 && at <= 1) {
-			return fmt.Errorf("%g is at %g", v, at)
+			return fmt.Errorf("%g is at %g, want 0 to 1", v, at)
 		}
 	}
 	return nil
@@ -209,11 +210,11 @@ func FuzzMoments(f *testing.F) {
 		}
 		ticks := moments(begin, end, most, in)
 		if len(ticks) > 2*max(most, 1) {
-			t.Errorf("%d moments, of about %d", len(ticks), most)
+			t.Errorf("%d times, want about %d", len(ticks), most)
 		}
 		for i, m := range ticks {
 			if m.Before(begin) || m.After(end) || i > 0 && !m.After(ticks[i-1]) {
-				t.Errorf("moment %d is %v, between %v and %v", i, m, begin, end)
+				t.Errorf("time %d is %v: outside of %v to %v, or not ascending", i, m, begin, end)
 			}
 			if m.Second() != 0 && m.Year() > 1980 {
 				t.Errorf("%v is not round", m)

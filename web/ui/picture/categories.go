@@ -2,29 +2,29 @@ package picture
 
 import "html/template"
 
-// Categories draws a count for each of a few names as bars that lie below each other. It is a list, in which
-// each line has the name, the count and the bar.
+// Categories draws a horizontal bar chart of counts. It is an HTML list. Each line has a name, a count and a
+// bar.
 type Categories struct {
-	// Label names the list for those who cannot see it.
+	// Label names the list for screen readers.
 	Label string
-	// NoData is written where there is no item.
+	// NoData is shown if there are no items.
 	NoData string
-	// Items beyond the 100th are left out.
+	// Items beyond the 100th are omitted.
 	Items []Category
-	// Value writes a count. Nil: its digits.
+	// Value formats a count. Nil means plain decimals.
 	Value func(float64) string
 }
 
 // A Category is one bar.
 type Category struct {
 	Name string
-	// Value is zero where it is NaN, infinite, negative or above 1e15. Zero is drawn as a stub.
+	// Value is drawn as zero if it is NaN, infinite, negative or above 1e15. Zero has a stub as its bar.
 	Value float64
-	// Href makes the line a link. An address that is neither of this site nor of HTTP makes none.
+	// Href makes the line a link. It must be a URL of this site or an HTTP URL; other values are ignored.
 	Href string
 }
 
-// HTML is the list.
+// HTML returns the list.
 func (c Categories) HTML() template.HTML {
 	items := c.Items[:min(len(c.Items), maxItems)]
 	write := plain(c.Value)
@@ -62,11 +62,11 @@ func (c Categories) HTML() template.HTML {
 }
 
 func (c Category) value() float64 {
-	v, _ := drawn(c.Value)
+	v, _ := plotted(c.Value)
 	return v
 }
 
-// bar draws the count in proportion to the greatest. What is above zero has a percent at least.
+// bar draws the count in proportion to the greatest. A bar above zero is at least one percent wide.
 func (c Category) bar(m *markup, greatest float64) {
 	m.put(`<svg class="pic-cat-bar pic-t1" aria-hidden="true" width="100%" height="10">`)
 	if v := c.value(); v > 0 {

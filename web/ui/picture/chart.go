@@ -11,51 +11,52 @@ type Form uint8
 
 // The forms.
 const (
-	// Lines are values over time, with the area below where a series says so.
+	// Lines draws values over time. Series.Fill colours the area below a line.
 	Lines Form = iota
-	// Bars are counts over time, stacked: the first series is at the bottom. A count above zero is always
+	// Bars draws stacked counts over time, the first series at the bottom. A count above zero is always
 	// visible.
 	Bars
-	// Spark is as small as a word, without axes, legend and table: the first series as a line, the second one
-	// on the same scale as bars in the colour of what is bad.
+	// Spark draws a sparkline: no axes, no legend, no table. The first series is a line. The second one is
+	// bars on the same scale in the colour Bad.
 	Spark
 )
 
 // Chart draws up to three series over time.
 type Chart struct {
-	// Frame has no NoData in a spark: without data its line is flat and faint.
+	// Spark ignores Frame.NoData: without data its line is flat and faint.
 	Frame
 	TimeAxis
 	Form Form
-	// Times are the moments of the values, or when the spans of the counts began, ascending. One that is not
-	// after the one before is left out; of more than 300, neighbours become one: lines keep peaks and dips,
-	// bars are added up. Those of a spark are at equal distances, whatever Times says.
+	// Times are the times of the values, or the begins of the counted spans, ascending. A time that is not
+	// after the previous one is omitted. Above 300, neighbours are merged: lines keep peaks and dips, bars
+	// are summed. Spark ignores Times and draws values at equal distances.
 	Times []time.Time
-	// Step is how long the span of a bar is. Zero: as long as from the first to the second, or an hour.
+	// Step is the span of a bar. Zero means the distance of the first two times, or an hour.
 	Step time.Duration
-	// Series beyond the third are left out.
+	// Series beyond the third are omitted.
 	Series []Series
-	// First is a bar set apart before the others, for what is overdue. Nil: none.
+	// First is a separate bar before the others, for overdue callbacks. Nil means none.
 	First *Bar
-	// Value writes a value. Nil: its decimals.
+	// Value formats a value. Nil means plain decimals.
 	Value func(float64) string
-	// Scale is of lines, and Min the beginning of a logarithmic axis: what is smaller is drawn there. Zero: a
-	// round number below the values.
+	// Scale is the scale of Lines. Min is the lower end of a logarithmic axis; smaller values are drawn
+	// there. Zero means a round number below the values.
 	Scale Scale
 	Min   float64
-	// Height is in pixels, from 80 to 480. Zero: 200. That of a spark is at most 160; zero: 24.
+	// Height is in pixels, from 80 to 480. Zero means 200. For Spark the maximum is 160, and zero means 24.
 	Height int
-	// Width of a spark is in pixels, at most 640. Zero: 96. Other charts are as wide as the page lets them.
+	// Width is the width of Spark in pixels, at most 640. Zero means 96. Other charts are as wide as the
+	// page.
 	Width int
 }
 
-// A Bar is a count with its name.
+// A Bar is a named count.
 type Bar struct {
 	Name  string
 	Value float64
 }
 
-// HTML is the chart.
+// HTML returns the chart.
 func (c Chart) HTML() template.HTML {
 	if c.Form == Spark {
 		return c.spark()
@@ -75,57 +76,57 @@ func (c Chart) HTML() template.HTML {
 	return d.html()
 }
 
-// The heights of a chart, in pixels: above and below its plot is room for labels.
+// Heights in pixels. The rows above and below the plot hold labels.
 const (
 	usualHeight = 200
 	above       = 8
 	below       = 26
 )
 
-// A drawing is a chart while it is drawn: axes, a legend and a table around paths.
+// A drawing is the state of HTML for a chart with axes.
 type drawing struct {
 	Chart
-	values scale
-	write  func(float64) string // a value at the axis
-	labels []label
-	paths  markup // inside of the stretched part
-	over   markup // beside it, where places are percents
-	hits   []hit
-	table  table
+	values  scale
+	write   func(float64) string // formats a value
+	labels  []label
+	paths   markup // in the stretched SVG, in units
+	overlay markup // in the outer SVG, in percent
+	hits    []hit
+	table   table
 }
 
-// A hit is a part of the plot that tells something when it is pointed at. Its ends are tenths of units.
+// A hit is a part of the plot with a tooltip. Its ends are in tenths of units.
 type hit struct {
 	from, to int
 	text     string
 }
 
-// bottom is where zero is, in pixels from above.
+// bottom returns the y coordinate of zero in pixels.
 func (d *drawing) bottom() int { return d.Height - below }
 
-// steps is how many values the height has room for.
+// steps returns the number of axis values that fit into the height.
 func (d *drawing) steps() int { return max((d.bottom()-above)/38, 1) }
 
-// y is the height of a value in tenths of pixels from above.
+// y returns the y coordinate of a value in tenths of pixels.
 func (d *drawing) y(v float64) int {
 	return tenths(float64(d.bottom()) - d.values.at(v)*float64(d.bottom()-above))
 }
 
-// hit has the points tell their values: those before, and one for each of p, between the ends of its place.
+// hit sets the tooltips: those of before and one for each point of p. ends returns the ends of a point's
+// part.
 func (d *drawing) hit(p points, axis span, before []hit, ends func(i int) (from, to int)) {
 	if d.Quiet || len(before)+len(p.at) > maxHits {
 		return
 	}
 	d.hits = before
 	for i, t := range p.at {
-		h := hit{text: told(axis.moment(t), d.Series, p, i, d.write)}
+		h := hit{text: hitText(axis.moment(t), d.Series, p, i, d.write)}
 		h.from, h.to = ends(i)
 		d.hits = append(d.hits, h)
 	}
 }
 
-// html puts the parts together. The points tell their values only where that does not make the chart too
-// long.
+// html returns the chart. It omits the tooltips if the markup would exceed maxBytes.
 func (d *drawing) html() template.HTML {
 	m := d.figure(d.hits)
 	if len(m.b) > maxBytes && len(d.hits) > 0 {
@@ -136,7 +137,8 @@ func (d *drawing) html() template.HTML {
 
 func (d *drawing) figure(hits []hit) *markup {
 	m := &markup{}
-	kind, height, empty := "lines", strconv.Itoa(d.Height), len(d.paths.b) == 0
+	kind, height := "lines", strconv.Itoa(d.Height)
+	empty := len(d.paths.b) == 0
 	if d.Form == Bars {
 		kind = "bars"
 	}
@@ -159,7 +161,7 @@ func (d *drawing) figure(hits []hit) *markup {
 		}
 		m.put(`</g>`)
 	}
-	m.put(`</svg>`, string(d.over.b), `</svg>`)
+	m.put(`</svg>`, string(d.overlay.b), `</svg>`)
 	if empty {
 		m.tag(`<p class="pic-none">`, d.NoData, maxText, `</p>`)
 	}
@@ -171,7 +173,7 @@ func (d *drawing) figure(hits []hit) *markup {
 	return m
 }
 
-// gutter is how wide the room for the values at the axis is: from 1 to 4.
+// gutter returns the width class of the axis values: 1 to 4.
 func (d *drawing) gutter() int {
 	widest := 0
 	for _, v := range d.values.ticks {
@@ -180,9 +182,9 @@ func (d *drawing) gutter() int {
 	return min(max((widest-32+15)/16+1, 1), 4)
 }
 
-// grid draws a line for each value at the axis; the lowest is the ground.
+// grid draws a line for each axis value. The lowest is the ground line.
 func (d *drawing) grid(m *markup) {
-	var lines, ground pen
+	var lines, ground pathData
 	for i, v := range d.values.ticks {
 		p := &lines
 		if i == 0 {
@@ -195,10 +197,10 @@ func (d *drawing) grid(m *markup) {
 	m.put(`<path class="pic-ground" d="`, string(ground.d), `"/>`)
 }
 
-// tick is the height of a line of the grid in whole pixels.
+// tick returns the y coordinate of a grid line in whole pixels.
 func (d *drawing) tick(v float64) int { return (d.y(v) + 5) / 10 }
 
-// axes writes the labels of both axes.
+// axes draws the labels of both axes.
 func (d *drawing) axes(m *markup, empty bool) {
 	m.put(`<g class="pic-y">`)
 	for _, v := range d.values.ticks {
@@ -232,7 +234,7 @@ func (d *drawing) axes(m *markup, empty bool) {
 	m.put(`</g>`)
 }
 
-// legend names the series, unless there is only one.
+// legend draws the names of the series, if there are at least two.
 func (d *drawing) legend(m *markup) {
 	if len(d.Series) < 2 {
 		return
@@ -245,26 +247,25 @@ func (d *drawing) legend(m *markup) {
 				`" fill="none" d="M0 6h24"/><path class="pic-mark" transform="translate(12 6)" d="`, marks[i],
 				`"/></svg>`)
 		} else {
-			m.put(`<li><svg width="12" height="12" aria-hidden="true"><path class="pic-bar `, s.Tone.class(i),
-				" ", dash(i),
-				`" stroke-width="12" d="M6 12V0"/></svg>`)
+			m.put(`<li><svg width="12" height="12" aria-hidden="true"><path class="pic-bar `,
+				s.Tone.class(i), " ", dash(i), `" stroke-width="12" d="M6 12V0"/></svg>`)
 		}
 		m.tag(`<span>`, s.Name, maxName, `</span></li>`)
 	}
 	m.put(`</ul>`)
 }
 
-// dash is the class by which a series differs where colours do not.
+// dash returns the class of a dash pattern. It distinguishes series without colours.
 func dash(place int) string { return "pic-d" + strconv.Itoa(place+1) }
 
-// A table holds the data of a chart for those who cannot see it.
+// A table holds the data of a chart for screen readers.
 type table struct {
 	head []string
 	rows [][]string
 }
 
-// draw writes the table. A box around it is hidden, because browsers do not make a table smaller than its
-// content.
+// draw draws the table in a visually hidden box. The box is needed because browsers do not shrink a table
+// below its content.
 func (t *table) draw(m *markup, caption string) {
 	m.put(`<div class="visually-hidden"><table>`)
 	if caption != "" {

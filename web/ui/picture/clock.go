@@ -2,9 +2,8 @@ package picture
 
 import "time"
 
-// moments gives the round moments from one moment to another in a place, ascending, about most of them and
-// never more than twice as many. Round is what clocks and calendars there show: after a change of the clocks,
-// hours are still round.
+// moments returns the round times between two times, ascending: about most of them and at most twice as many.
+// They are round in the local time of in, also after a change to or from daylight saving time.
 func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	from, to = from.In(in), to.In(in)
 	most = max(most, 1)
@@ -14,8 +13,7 @@ func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	span := float64(to.Unix()-from.Unix()) / 60 // minutes
 	enough := func(minutes int) bool { return span/float64(minutes) <= float64(most) }
 	c := collector{from: from, to: to, most: 2 * most}
-	// The steps between moments on an axis: minutes, hours, days (of which 7 and 14 begin on a Monday),
-	// months, years.
+	// The steps of an axis: minutes, hours, days, months, years. Steps of 7 and 14 days begin on a Monday.
 	for _, unit := range []struct {
 		minutes int
 		every   func(n int) []time.Time
@@ -39,20 +37,20 @@ func moments(from, to time.Time, most int, in *time.Location) []time.Time {
 	}
 }
 
-// A collector keeps the moments that are within its ends and after the one before.
+// A collector collects ascending times within its ends.
 type collector struct {
 	from, to time.Time
 	most     int
-	kept     []time.Time
+	found    []time.Time
 }
 
-// add says whether there may be more.
+// add adds a time unless it is before from or not after the last one. It reports whether more can follow.
 func (c *collector) add(t time.Time) bool {
-	if t.After(c.to) || len(c.kept) >= c.most {
+	if t.After(c.to) || len(c.found) >= c.most {
 		return false
 	}
-	if !t.Before(c.from) && (len(c.kept) == 0 || t.After(c.kept[len(c.kept)-1])) {
-		c.kept = append(c.kept, t)
+	if !t.Before(c.from) && (len(c.found) == 0 || t.After(c.found[len(c.found)-1])) {
+		c.found = append(c.found, t)
 	}
 	return true
 }
@@ -64,7 +62,7 @@ func (c *collector) minutes(n int) []time.Time {
 	for c.add(t) {
 		t = t.Add(step)
 	}
-	return c.kept
+	return c.found
 }
 
 func (c *collector) hours(n int) []time.Time {
@@ -72,8 +70,9 @@ func (c *collector) hours(n int) []time.Time {
 	for {
 		for h := 0; h < 24; h += n {
 			t := time.Date(year, month, day, h, 0, 0, 0, c.from.Location())
-			if t.Hour() == h && !c.add(t) { // an hour that the clocks leave out is none
-				return c.kept
+			// An hour that daylight saving time skips has another t.Hour.
+			if t.Hour() == h && !c.add(t) {
+				return c.found
 			}
 		}
 		day++
@@ -82,21 +81,21 @@ func (c *collector) hours(n int) []time.Time {
 
 func (c *collector) days(n int) []time.Time {
 	year, month, day := c.from.Date()
-	// of which Mondays are multiples of 7
+	// number is a day number in which Mondays are multiples of 7.
 	number := int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()/86400) + 3
 	for skip := ((-number)%n + n) % n; c.add(midnight(year, month, day+skip, c.from.Location())); skip += n {
 	}
-	return c.kept
+	return c.found
 }
 
 func (c *collector) months(n int) []time.Time {
 	months := c.from.Year()*12 + int(c.from.Month()) - 1
 	for months -= months % n; c.add(midnight(0, time.Month(months+1), 1, c.from.Location())); months += n {
 	}
-	return c.kept
+	return c.found
 }
 
-// midnight is when a day begins; where the clocks leave out its first hour, an hour later.
+// midnight returns the begin of a day. If daylight saving time skips the first hour, that is 01:00.
 func midnight(year int, month time.Month, day int, in *time.Location) time.Time {
 	t := time.Date(year, month, day, 0, 0, 0, 0, in)
 	if t.Hour() >= 12 {
@@ -105,5 +104,5 @@ func midnight(year int, month time.Month, day int, in *time.Location) time.Time 
 	return t
 }
 
-// startsDay says whether a new day begins with a moment.
+// startsDay reports whether a day begins at t.
 func startsDay(t time.Time) bool { return t.Add(-time.Nanosecond).Day() != t.Day() }

@@ -9,10 +9,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-// A page keeps the struct and draws it where its template says so.
+// A page struct has a chart as a field, and its template calls HTML.
 func ExampleChart() {
 	throughput := picture.Chart{
-		Frame:    picture.Frame{ID: "throughput", Title: "Throughput", Desc: "Callbacks per second in the last hour.", NoData: "Nothing yet."},
+		Frame: picture.Frame{
+			ID: "throughput", Title: "Throughput", NoData: "Nothing yet.",
+			Desc: "Callbacks per second in the last hour.",
+		},
 		TimeAxis: picture.TimeAxis{Location: time.UTC, Header: "Time"},
 		Value:    func(v float64) string { return fmt.Sprintf("%g/s", v) },
 	}

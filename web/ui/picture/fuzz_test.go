@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// numbers reads any numbers out of any bytes: whole ones, huge ones, infinities and NaN.
+// numbers decodes bytes into numbers: integers, huge numbers, infinities and NaN.
 func numbers(data []byte) []float64 {
 	var all []float64
 	for len(data) > 0 {
@@ -30,15 +30,15 @@ func numbers(data []byte) []float64 {
 	return all
 }
 
-// FuzzCharts draws the same numbers and the same text in every kind of chart: what an enemy writes comes out
-// as text, in every field.
+// FuzzCharts draws the same numbers and the same text in every kind of chart. It checks that hostile texts
+// are escaped in every field.
 func FuzzCharts(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 7, 8}, []byte{9, 130, 9, 141}, int64(1_772_900_000), int64(3600),
 		uint8(200), "p50")
 	f.Add([]byte{0, 0, 0}, []byte{}, int64(0), int64(0), uint8(0), "")
 	f.Add([]byte{255, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 239, 127}, []byte{255},
-		int64(1<<62), int64(-1), uint8(7), evil)
-	f.Add([]byte{1, 2, 3}, []byte{4, 5, 6}, int64(1_772_900_000), int64(3600), uint8(200), evil)
+		int64(1<<62), int64(-1), uint8(7), hostile)
+	f.Add([]byte{1, 2, 3}, []byte{4, 5, 6}, int64(1_772_900_000), int64(3600), uint8(200), hostile)
 	f.Fuzz(func(t *testing.T, a, b []byte, from, step int64, height uint8, text string) {
 		if len(a)+len(b) > 4000 {
 			return
@@ -60,7 +60,7 @@ func FuzzCharts(f *testing.F) {
 		}
 		lines := l.HTML()
 		if len(lines) > 40_000 {
-			t.Errorf("%d bytes", len(lines))
+			t.Errorf("the chart has %d bytes, more than 40,000", len(lines))
 		}
 		bars := Chart{
 			Form: Bars, Frame: frame, Times: times, Step: time.Duration(step),
@@ -79,13 +79,13 @@ func FuzzCharts(f *testing.F) {
 		}
 		for _, h := range []template.HTML{lines, bars.HTML(), due.HTML(), spark.HTML(), progress.HTML(),
 			categories.HTML()} {
-			wellMade(t, h)
+			checkMarkup(t, h)
 		}
 	})
 }
 
 func FuzzLadder(f *testing.F) {
-	f.Add(100, 41, uint8(3), evil)
+	f.Add(100, 41, uint8(3), hostile)
 	f.Add(9, 8, uint8(1), "410")
 	f.Fuzz(func(t *testing.T, steps, at int, state uint8, text string) {
 		l := Ladder{Label: text, Steps: make([]Step, min(max(steps, 0), 500))}
@@ -96,24 +96,24 @@ func FuzzLadder(f *testing.F) {
 			step := &l.Steps[i]
 			step.Number, step.Label, step.Detail, step.Wait, step.Href = text, text, text, text, text
 		}
-		shown, hidden := 0, 0
+		visible, hidden := 0, 0
 		l.More = func(n int) string {
 			if n < 2 {
-				t.Errorf("%d steps are left out", n)
+				t.Errorf("a gap hides %d steps, want at least 2", n)
 			}
 			hidden += n
-			shown--
+			visible--
 			return text
 		}
 		h := l.HTML()
-		wellMade(t, h)
+		checkMarkup(t, h)
 		items := strings.Count(string(h), "<li ")
-		shown += items
-		if shown+hidden != len(l.Steps) {
-			t.Errorf("%d steps are shown and %d are not, of %d", shown, hidden, len(l.Steps))
+		visible += items
+		if visible+hidden != len(l.Steps) {
+			t.Errorf("%d steps are visible and %d hidden, want %d in all", visible, hidden, len(l.Steps))
 		}
 		if items > 20 {
-			t.Errorf("%d items", items)
+			t.Errorf("the list has %d items, more than 20", items)
 		}
 	})
 }

@@ -6,24 +6,24 @@ import (
 	"strconv"
 )
 
-// A State is how a step of a ladder stands, by its name in the style sheet.
+// A State is the state of a step. It is the class name in the style sheet.
 type State string
 
-// The states. The zero value is that of an attempt that follows if those before it do not succeed.
+// The states. The zero value is an attempt that follows if the attempts before it fail.
 const (
 	ToCome State = ""
-	// Succeeded and Failed are attempts that were made.
+	// Succeeded and Failed are past attempts.
 	Succeeded State = "pic-succeeded"
 	Failed    State = "pic-failed"
-	// Attempting is the one that is being made.
+	// Attempting is the attempt in flight.
 	Attempting State = "pic-attempting"
-	// Next is the one that is waited for.
+	// Next is the next scheduled attempt.
 	Next State = "pic-next"
-	// Never is one that will not be made any more.
+	// Never is an attempt that will not happen.
 	Never State = "pic-never"
 )
 
-// glyphs are drawn into the marks: they differ in shape and not only in colour.
+// glyphs are the signs inside the marks. They distinguish states without colours.
 var glyphs = map[State]string{
 	Succeeded:  `<path class="pic-glyph" d="M7.5 12.5l3 3 6-6.5"/>`,
 	Failed:     `<path class="pic-glyph" d="M8.5 8.5l7 7m0-7l-7 7"/>`,
@@ -32,39 +32,37 @@ var glyphs = map[State]string{
 	Never:      `<path class="pic-glyph" d="M8 12h8"/>`,
 }
 
-// Ladder draws the attempts of one callback in equal steps, whatever the waits between them are, with the
-// waits written between the marks. It is an ordered list: it goes from left to right in as many rows as it
-// needs, and from top to bottom where it is narrow.
+// Ladder draws the attempts of a callback in equal steps, with the waits between the marks. It is an ordered
+// list. It runs from left to right in as many rows as needed, or from top to bottom on a narrow page.
 type Ladder struct {
-	// Label names the list for those who cannot see it.
+	// Label names the list for screen readers.
 	Label string
 	Steps []Step
-	// More writes what stands for n steps that are not shown. Nil: … and the number.
+	// More returns the text for n hidden steps. Nil means "…" and the number.
 	More func(n int) string
 }
 
 // A Step is one attempt.
 type Step struct {
 	State State
-	// Manual is an attempt that was asked for by hand; its mark is a square.
+	// Manual marks a manual attempt. Its mark is a square.
 	Manual bool
-	// Number is written before Label: which attempt it is.
+	// Number is the number of the attempt. It precedes Label.
 	Number string
-	// Label says how the step stands, in words: the mark beside it is hidden from those who cannot see it.
+	// Label is the text of the state. Screen readers read it in place of the mark.
 	Label string
-	// Detail is a second line, for example a moment.
+	// Detail is a second line, such as a time.
 	Detail string
-	// Wait is how long it was or will be until the step after this one. That of the last step is not shown.
+	// Wait is the wait before the next step. It is ignored in the last step.
 	Wait string
-	// Href makes the label a link. An address that is neither of this site nor of HTTP makes none.
+	// Href makes the label a link. It must be a URL of this site or an HTTP URL; other values are ignored.
 	Href string
 }
 
-// maxSteps is how long the list may be: of more steps, the first, the last and those around where the
-// callback stands are shown.
+// maxSteps bounds the list. A longer ladder shows its first and last steps and those around the current one.
 const maxSteps = 20
 
-// HTML is the list, or nothing where there is no step.
+// HTML returns the list, or "" without steps.
 func (l Ladder) HTML() template.HTML {
 	if len(l.Steps) == 0 {
 		return ""
@@ -75,15 +73,15 @@ func (l Ladder) HTML() template.HTML {
 		m.tag(` aria-label="`, l.Label, maxText, `"`)
 	}
 	m.put(`>`)
-	shown := kept(l.Steps, maxSteps)
+	visible := visibleSteps(l.Steps, maxSteps)
 	for i := 0; i < len(l.Steps); {
-		if shown[i] {
+		if visible[i] {
 			l.Steps[i].draw(m, i == len(l.Steps)-1)
 			i++
 			continue
 		}
 		n := 0
-		for ; i < len(l.Steps) && !shown[i]; i++ {
+		for ; i < len(l.Steps) && !visible[i]; i++ {
 			n++
 		}
 		text := "… " + strconv.Itoa(n)
@@ -96,42 +94,43 @@ func (l Ladder) HTML() template.HTML {
 	return m.html()
 }
 
-// kept says which steps are shown: all, or three at the beginning, two at the end and those around the one
-// that the callback stands at. It never leaves out a single step, as its stand-in would be as long.
-func kept(steps []Step, most int) []bool {
-	shown := make([]bool, len(steps))
+// visibleSteps reports which of the steps are visible. A list of more than most steps shows three at the
+// beginning, two at the end and those around the current step. A gap is never a single step: the text for the
+// gap would take as much room.
+func visibleSteps(steps []Step, most int) []bool {
+	visible := make([]bool, len(steps))
 	if len(steps) <= most {
-		for i := range shown {
-			shown[i] = true
+		for i := range visible {
+			visible[i] = true
 		}
-		return shown
+		return visible
 	}
-	now := 0
+	current := 0
 	for i, s := range steps {
 		if s.State == Attempting || s.State == Next {
-			now = i
+			current = i
 			break
 		}
 		if s.State == Succeeded || s.State == Failed {
-			now = i
+			current = i
 		}
 	}
-	const first, last, standIns = 3, 2, 2
-	room := most - first - last - standIns
-	from := min(max(now-room/2, first), len(steps)-last-room)
-	for i := range shown {
-		shown[i] = i < first || i >= len(steps)-last || i >= from && i < from+room
+	const first, last, gaps = 3, 2, 2
+	room := most - first - last - gaps
+	from := min(max(current-room/2, first), len(steps)-last-room)
+	for i := range visible {
+		visible[i] = i < first || i >= len(steps)-last || i >= from && i < from+room
 	}
 	if from == first+1 {
-		shown[first] = true
+		visible[first] = true
 	}
 	if i := from + room; i == len(steps)-last-1 {
-		shown[i] = true
+		visible[i] = true
 	}
-	return shown
+	return visible
 }
 
-// draw writes one step. What is written comes in the order in which it is read aloud.
+// draw draws one step. The order of the texts is the order in which a screen reader reads them.
 func (s Step) draw(m *markup, last bool) {
 	class := cmp.Or(string(s.State), "pic-tocome")
 	m.put(`<li class="pic-step `, class, `"`)

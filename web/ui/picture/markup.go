@@ -8,42 +8,42 @@ import (
 	"unicode"
 )
 
-// markup collects HTML. What comes from outside goes through text or attr and nowhere else.
+// markup builds HTML. Untrusted text must be added with text or tag, which escape it.
 type markup struct{ b []byte }
 
-// put adds markup of our own.
+// put appends trusted markup.
 func (m *markup) put(parts ...string) {
 	for _, part := range parts {
 		m.b = append(m.b, part...)
 	}
 }
 
-// text adds a text from outside, at most so many characters of it.
+// text appends an escaped text, cut to at most that many characters.
 func (m *markup) text(s string, most int) { m.put(template.HTMLEscapeString(clean(s, most))) }
 
-// tag adds a text from outside between markup of our own.
+// tag appends an escaped text between trusted markup.
 func (m *markup) tag(open, text string, most int, end string) {
 	m.put(open)
 	m.text(text, most)
 	m.put(end)
 }
 
-// path adds a path of a class, unless there is nothing of it.
-func (m *markup) path(class string, p pen) {
+// path appends a path element, unless the path is empty.
+func (m *markup) path(class string, p pathData) {
 	if len(p.d) > 0 {
 		m.put(`<path class="`, class, `" d="`, string(p.d), `"/>`)
 	}
 }
 
-// number adds an attribute in user units or pixels; unit is "" or "%".
+// number appends an attribute with a length. unit is "" (user units or pixels) or "%".
 func (m *markup) number(name string, tenths int, unit string) {
 	m.put(" ", name, `="`)
 	m.b = appendTenths(m.b, tenths)
 	m.put(unit, `"`)
 }
 
-// name ends the tag that was begun with role, title and description. Without a title the element is
-// decoration.
+// name completes an open tag with its role, title and description. Without a title it hides the element from
+// screen readers.
 func (m *markup) name(f Frame, end string) {
 	if f.Title == "" {
 		m.put(` aria-hidden="true"`, end)
@@ -62,8 +62,8 @@ func (m *markup) name(f Frame, end string) {
 
 func (m *markup) html() template.HTML { return template.HTML(m.b) }
 
-// clean cuts a text to so many characters, and takes from it what XML cannot hold and what would turn the
-// direction of the text after it.
+// clean cuts a text to at most that many characters. It removes control characters, which XML forbids, and
+// bidirectional controls, which would change the direction of the text after it.
 func clean(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -86,7 +86,7 @@ func clean(s string, most int) string {
 	return b.String()
 }
 
-// fit cuts a text to about so many pixels of the labels' size.
+// fit cuts a text to about that many pixels at the size of labels.
 func fit(s string, most int) string {
 	s = clean(s, maxName)
 	if width(s) <= most {
@@ -102,7 +102,7 @@ func fit(s string, most int) string {
 	return s
 }
 
-// width is about how many pixels a text takes at the size of the labels.
+// width estimates the width of a text in pixels at the size of labels.
 func width(s string) int {
 	w := 0
 	for _, r := range s {
@@ -118,7 +118,7 @@ func runeWidth(r rune) int {
 	return 7
 }
 
-// ident makes a text an id that no other text needs to quote.
+// ident returns a text as an HTML id of ASCII letters, digits, hyphens and underscores.
 func ident(s string) string {
 	if s == "" {
 		return "picture"
@@ -132,7 +132,7 @@ func ident(s string) string {
 	return string(id)
 }
 
-// link is an address that may stand in an href: one of this site, or of HTTP. Others are none.
+// link returns a URL if it is relative or an HTTP URL, else "".
 func link(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > 2000 || strings.ContainsFunc(s, unicode.IsControl) {
@@ -148,7 +148,7 @@ func link(s string) string {
 	return ""
 }
 
-// tenths rounds a length to tenths, and makes a finite one of every number.
+// tenths returns a length in tenths, rounded. NaN is 0, and the range is ±1e6.
 func tenths(v float64) int {
 	if math.IsNaN(v) {
 		return 0
@@ -156,7 +156,7 @@ func tenths(v float64) int {
 	return int(math.Round(min(max(v, -1e6), 1e6) * 10))
 }
 
-// appendTenths writes a length with at most one decimal, as short as SVG reads it.
+// appendTenths appends a length with at most one decimal in the shortest form that SVG accepts.
 func appendTenths(b []byte, n int) []byte {
 	if n < 0 {
 		b = append(b, '-')
@@ -172,21 +172,21 @@ func appendTenths(b []byte, n int) []byte {
 	return b
 }
 
-// A pen writes the data of a path, in tenths: absolute where it is set down and relative where it moves on,
-// because that is shorter. As it moves between rounded points, no error adds up.
-type pen struct {
+// pathData builds the data of an SVG path from coordinates in tenths. Moves are absolute; lines are relative,
+// which is shorter. The coordinates are already rounded, so relative steps add up no rounding error.
+type pathData struct {
 	d    []byte
 	x, y int
 	last byte
 }
 
-func (p *pen) move(x, y int) {
+func (p *pathData) move(x, y int) {
 	p.d = append(p.d, 'M')
 	p.pair(x, y)
 	p.x, p.y, p.last = x, y, 'M'
 }
 
-func (p *pen) line(x, y int) {
+func (p *pathData) line(x, y int) {
 	if p.last != 'l' {
 		p.d = append(p.d, 'l')
 	} else if x >= p.x {
@@ -196,22 +196,22 @@ func (p *pen) line(x, y int) {
 	p.x, p.y, p.last = x, y, 'l'
 }
 
-// down draws straight down, or up where y is smaller.
-func (p *pen) down(y int) {
+// down draws a vertical line to y.
+func (p *pathData) down(y int) {
 	p.d = append(p.d, 'v')
 	p.d = appendTenths(p.d, y-p.y)
 	p.y, p.last = y, 'v'
 }
 
-// close goes back to a place on the same height and ends the shape.
-func (p *pen) close(x int) {
+// close draws a horizontal line to x and closes the shape.
+func (p *pathData) close(x int) {
 	p.d = append(p.d, 'H')
 	p.d = appendTenths(p.d, x)
 	p.d = append(p.d, 'z')
 	p.x, p.last = x, 'z'
 }
 
-func (p *pen) pair(x, y int) {
+func (p *pathData) pair(x, y int) {
 	p.d = appendTenths(p.d, x)
 	if y >= 0 {
 		p.d = append(p.d, ' ')

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// points are the moments that are drawn, ascending, and for each series its values there. A gap is NaN.
+// points are the times to draw, ascending, with a row of values for each series. A gap is NaN.
 type points struct {
 	at   []time.Time
 	rows [][]float64
 }
 
-// read takes what can be drawn: the moments within the ends, of which zero is none, each after the one
-// before.
+// read returns the points from from to to; a zero end is no bound. It skips times that are not after the
+// previous one.
 func read(times []time.Time, series []Series, from, to time.Time) points {
 	p := points{rows: make([][]float64, len(series))}
 	for i, t := range times {
-		if n := len(p.at); n > 0 && !t.After(p.at[n-1]) || !from.IsZero() && t.Before(from) ||
-			!to.IsZero() && t.After(to) {
+		outside := !from.IsZero() && t.Before(from) || !to.IsZero() && t.After(to)
+		if n := len(p.at); outside || n > 0 && !t.After(p.at[n-1]) {
 			continue
 		}
 		p.at = append(p.at, t)
@@ -32,7 +32,7 @@ func read(times []time.Time, series []Series, from, to time.Time) points {
 	return p
 }
 
-// ends are the least value above zero and the greatest value; some says whether there is a value at all.
+// ends returns the least value above zero and the greatest value. some is false if all values are gaps.
 func (p points) ends() (least, greatest float64, some bool) {
 	least = math.Inf(1)
 	for _, row := range p.rows {
@@ -50,7 +50,7 @@ func (p points) ends() (least, greatest float64, some bool) {
 	return least, greatest, some
 }
 
-// highest is the height of the highest stack.
+// highest returns the greatest sum of the series at one time.
 func (p points) highest() float64 {
 	highest := 0.0
 	for i := range p.at {
@@ -65,20 +65,21 @@ func (p points) highest() float64 {
 	return min(highest, biggest)
 }
 
-// thinned are at most so many of the points: of each group of neighbours the value that is farthest from the
-// one kept before, so that neither peaks nor dips vanish.
+// thinned merges neighbours so that at most that many points remain. Of each group it keeps the value that
+// differs most from the previous kept value. So peaks and dips remain visible.
 func (p points) thinned(most int) points {
 	thin, _ := p.grouped(most, farthest)
 	return thin
 }
 
-// summed are at most so many of the points: neighbours are added up. It says how many of them became one.
+// summed sums neighbours so that at most that many points remain. every is the size of a group.
 func (p points) summed(most int) (sums points, every int) { return p.grouped(most, sum) }
 
-// grouped are at most so many of the points: neighbours become one, whose value join makes of theirs and of
-// the one before. It says how many of them became one.
-func (p points) grouped(most int, join func(group []float64, before float64) float64) (joined points,
-	every int) {
+// grouped merges neighbours so that at most that many points remain. join returns the value of a group;
+// before is the value of the previous group. every is the size of a group.
+func (p points) grouped(
+	most int, join func(group []float64, before float64) float64,
+) (joined points, every int) {
 	every = max((len(p.at)+most-1)/most, 1)
 	if every == 1 {
 		return p, 1
@@ -97,7 +98,8 @@ func (p points) grouped(most int, join func(group []float64, before float64) flo
 	return joined, every
 }
 
-// farthest is the value that differs most from another one; without that, the first that is none of the gaps.
+// farthest returns the value that differs most from another one. If from is a gap it returns the first value
+// that is no gap.
 func farthest(group []float64, from float64) float64 {
 	best := math.NaN()
 	for _, v := range group {
@@ -110,7 +112,7 @@ func farthest(group []float64, from float64) float64 {
 	return best
 }
 
-// sum adds up what is none of the gaps.
+// sum returns the sum of the values without gaps, or a gap if all are gaps.
 func sum(group []float64, _ float64) float64 {
 	sum := math.NaN()
 	for _, v := range group {
@@ -125,7 +127,7 @@ func sum(group []float64, _ float64) float64 {
 	return sum
 }
 
-// tabled puts the values into rows, at most so many: every so-manieth and the last.
+// tabled returns a table of at most maxRows rows: every n-th point and the last.
 func (p points) tabled(axis span, series []Series, header string, write func(float64) string) table {
 	t := table{head: []string{header}}
 	for _, s := range series {

@@ -4,29 +4,29 @@ import (
 	"html/template"
 )
 
-// Progress draws the parts of a whole as one bar: of a redrive what is done, what failed and what is left, or
-// a share and the rest.
+// Progress draws the parts of a whole as one bar, such as the done and failed callbacks of a redrive.
 type Progress struct {
-	// Frame has no NoData here: without data the bar is empty.
+	// Progress ignores Frame.NoData: without data the bar is empty.
 	Frame
-	// Parts beyond the sixth are left out.
+	// Parts beyond the sixth are omitted.
 	Parts []Part
-	// Total is the whole. Zero, or less than the parts together: the sum of the parts. What is not in a part
-	// stays empty.
+	// Total is the whole. If it is less than the sum of the parts, the sum is used. The rest of the bar stays
+	// empty.
 	Total float64
-	// Legend adds the parts' names below the bar.
+	// Legend adds the names of the parts below the bar.
 	Legend bool
 }
 
-// A Part is one piece of a whole.
+// A Part is one part of a whole.
 type Part struct {
 	Name string
-	// Value is zero where it is NaN, infinite, negative or above 1e15. What is above zero is always visible.
+	// Value is drawn as zero if it is NaN, infinite, negative or above 1e15. A part above zero is always
+	// visible.
 	Value float64
 	Tone  Tone
 }
 
-// HTML is the bar.
+// HTML returns the bar.
 func (p Progress) HTML() template.HTML {
 	parts := p.Parts[:min(len(p.Parts), 6)]
 	m := &markup{}
@@ -57,13 +57,14 @@ func (p Progress) HTML() template.HTML {
 	return m.html()
 }
 
-// shares are the widths of the parts in tenths of a percent. Nothing above zero is thinner than one percent,
-// and neither is what is left, so that what is not finished does not look so: the widest of all gives way.
+// shares returns the widths of the parts in tenths of a percent. Each part above zero has at least one
+// percent. So has the rest, so that an unfinished bar does not look finished. The widest part is reduced for
+// them.
 func shares(parts []Part, total float64) []int {
 	values := make([]float64, len(parts), len(parts)+1)
 	sum := 0.0
 	for i, part := range parts {
-		values[i], _ = drawn(part.Value)
+		values[i], _ = plotted(part.Value)
 		sum += values[i]
 	}
 	if !drawable(total) || total < sum {

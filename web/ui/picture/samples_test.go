@@ -15,17 +15,17 @@ import (
 	"time"
 )
 
-// A shape is anything that is drawn.
+// A shape is any picture.
 type shape interface{ HTML() template.HTML }
 
-// A sample is one picture of the gallery, which most tests look at.
+// A sample is one picture of the gallery. Most tests use the gallery.
 type sample struct {
 	name string
 	of   shape
 }
 
-// evil is what must come out as text, whatever field it was put into.
-const evil = `</title></text></svg><script>alert("x")</script>'"&<img src=x onerror=alert(1)> style="x" ` +
+// hostile is a text that must be escaped in every field.
+const hostile = `</title></text></svg><script>alert("x")</script>'"&<img src=x onerror=alert(1)> style="x" ` +
 	"\x00\x1b\xff\u202e\uffff"
 
 var (
@@ -44,7 +44,7 @@ func count(v float64) string {
 func perSecond(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) + "/s" }
 func percent(v float64) string   { return strconv.FormatFloat(v, 'f', -1, 64) + " %" }
 
-// milliseconds writes a lateness.
+// milliseconds formats a duration in milliseconds.
 func milliseconds(v float64) string {
 	switch {
 	case v >= 60_000:
@@ -55,7 +55,7 @@ func milliseconds(v float64) string {
 	return strconv.FormatFloat(v, 'g', 3, 64) + " ms"
 }
 
-// hours are so many moments, an hour apart.
+// hours returns n times at distances of an hour.
 func hours(n int) []time.Time { return every(n, time.Hour) }
 
 func every(n int, step time.Duration) []time.Time {
@@ -66,7 +66,7 @@ func every(n int, step time.Duration) []time.Time {
 	return times
 }
 
-// wave is a day's traffic over and over, with noise.
+// wave returns the traffic of days with noise.
 func wave(n int, perDay, base, height, noise float64) []float64 {
 	r := rand.New(rand.NewPCG(1, uint64(base*7+height)))
 	values := make([]float64, n)
@@ -95,13 +95,12 @@ func frame(id string, words ...string) Frame {
 
 var clocked = TimeAxis{Location: shanghai, Header: "Time"}
 
-// samples are all pictures with nothing, one thing, as much as usual and with what an enemy would give.
+// samples returns pictures of each kind: without data, with one value, with usual data and with hostile data.
 func samples() []sample {
 	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), writtenSamples(), oddSamples())
 }
 
-// oddSamples are of what cannot be drawn, which is left out or drawn at the bound, and of a quiet frame,
-// whose points do not tell their values.
+// oddSamples returns pictures with values that cannot be drawn or that exceed a bound, and with quiet frames.
 func oddSamples() []sample {
 	three := []Series{{Name: "A", Values: []float64{1, 2, 3}}}
 	quiet := func(id string) Frame {
@@ -228,13 +227,13 @@ func barSamples() []sample {
 		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour)},
 		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute)},
 		{"bars, hostile", Chart{
-			Form: Bars, Frame: frame("bars-hostile", evil), TimeAxis: TimeAxis{Header: evil},
+			Form: Bars, Frame: frame("bars-hostile", hostile), TimeAxis: TimeAxis{Header: hostile},
 			Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
 			Series: []Series{
-				{Name: evil, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
-				{Name: evil, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: evil},
+				{Name: hostile, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},
+				{Name: hostile, Values: []float64{1, 2, 3, 4, 1e15, 5, 6, 7, 8}}, {Name: hostile},
 			},
-			Value: func(float64) string { return evil },
+			Value: func(float64) string { return hostile },
 		}},
 		{"due, nothing", due("due-empty", 3, nil)},
 		{"due, zero", due("due-zero", 0, make([]float64, 12))},
@@ -253,7 +252,7 @@ func sparkSamples() []sample {
 	}
 }
 
-// writtenSamples are those of testdata/samples.json. The name of each begins with what is drawn.
+// writtenSamples returns the samples of testdata/samples.json. The name of a sample begins with its kind.
 func writtenSamples() (all []sample) {
 	text, err := os.ReadFile("testdata/samples.json")
 	var rows []struct {

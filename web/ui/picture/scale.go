@@ -2,19 +2,18 @@ package picture
 
 import "math"
 
-// A Scale says how values become heights.
+// A Scale is the kind of the value axis.
 type Scale uint8
 
 // The scales.
 const (
 	// Linear begins at zero.
 	Linear Scale = iota
-	// Log has a power of ten in equal steps: what is ten times as long is one step higher. Zero is at the
-	// bottom.
+	// Log is logarithmic. Zero is drawn at the bottom.
 	Log
 )
 
-// A scale places values between the bottom, 0, and the top, 1.
+// A scale maps values to heights from 0 (bottom) to 1 (top).
 type scale struct {
 	lo, hi float64
 	log    bool
@@ -29,10 +28,10 @@ func (s scale) at(v float64) float64 {
 	return min(max((v-lo)/(hi-lo), 0), 1)
 }
 
-// linear is a scale from zero to a round number that is not below highest, with at most about so many steps
-// of 1, 2 or 5 times a power of ten. Whole numbers have no steps below one.
+// linear returns a scale from zero to a round number of at least highest. It has about that many steps, each
+// 1, 2 or 5 times a power of ten. If whole is true no step is below one.
 func linear(highest float64, steps int, whole bool) scale {
-	if !drawable(highest) || highest < smallest { // also where all is zero
+	if !drawable(highest) || highest < smallest { // no values, or all are zero
 		highest, steps = 1, 1
 	}
 	step := roundUp(highest / float64(max(steps, 1)))
@@ -47,9 +46,9 @@ func linear(highest float64, steps int, whole bool) scale {
 	return s
 }
 
-// logarithmic is a scale between two round numbers, of which the lower is not above least and the upper not
-// below highest, with a power of ten between them at least. Few powers of ten have ticks at their double and
-// fivefold, too.
+// logarithmic returns a scale between two round numbers that include least and highest and differ by at least
+// a factor of ten. floor replaces least if it is drawable. A narrow scale has ticks at 2 and 5 times a power
+// of ten too.
 func logarithmic(least, highest, floor float64) scale {
 	if drawable(floor) && floor >= smallest {
 		least = floor
@@ -79,7 +78,8 @@ func logarithmic(least, highest, floor float64) scale {
 	return s
 }
 
-// roundUp is the smallest of 1, 2 and 5 times a power of ten that is not below v, which must be positive.
+// roundUp returns the smallest number of at least v that is 1, 2 or 5 times a power of ten. v must be
+// positive.
 func roundUp(v float64) float64 {
 	for e := exponent(v); ; e++ {
 		for _, f := range []float64{1, 2, 5} {
@@ -90,7 +90,7 @@ func roundUp(v float64) float64 {
 	}
 }
 
-// roundDown is the greatest of them that is not above v.
+// roundDown returns the greatest such number of at most v.
 func roundDown(v float64) float64 {
 	for e := exponent(v) + 1; ; e-- {
 		for _, f := range []float64{5, 2, 1} {
@@ -101,10 +101,10 @@ func roundDown(v float64) float64 {
 	}
 }
 
-// exponent is the power of ten that v, which must be positive, reaches.
+// exponent returns the exponent of the greatest power of ten of at most v. v must be positive.
 func exponent(v float64) int { return int(math.Floor(math.Log10(v) + 1e-9)) }
 
-// decimal is f times a power of ten, without the dust that multiplying by 0.1 leaves.
+// decimal returns f times 10^e. It divides for a negative e: multiplying by 0.1 would leave a rounding error.
 func decimal(f float64, e int) float64 {
 	if e < 0 {
 		return f / math.Pow10(-e)
@@ -112,7 +112,7 @@ func decimal(f float64, e int) float64 {
 	return f * math.Pow10(e)
 }
 
-// multiple is i times a step without the dust that adding 0.1 leaves.
+// multiple returns i times a step. It avoids the rounding error of steps such as 0.1.
 func multiple(i int, step float64) float64 {
 	if step < 1 {
 		return float64(i) / math.Round(1/step)

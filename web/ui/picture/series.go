@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The marks at the end of a line, around its point: a disc, a square, a triangle.
+// marks are the paths of the marks at the end of a line: a disc, a square, a triangle.
 var marks = [maxSeries]string{
 	"M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
 	"M-3.2-3.2h6.4v6.4h-6.4z",
@@ -25,12 +25,12 @@ func (d *drawing) lines(p points) {
 	if !some {
 		return
 	}
-	axis := d.TimeAxis.over(p.at[0], p.at[len(p.at)-1])
+	axis := d.TimeAxis.resolve(p.at[0], p.at[len(p.at)-1])
 	d.labels = axis.labels(0)
 	for place := range d.Series {
 		d.line(axis, p, place)
 	}
-	// The plot is parted in the middle between neighbouring points.
+	// The tooltip areas of neighbouring points meet in the middle between them.
 	d.hit(p, axis, nil, func(i int) (from, to int) {
 		to = plotWidth * 10
 		if i > 0 {
@@ -44,7 +44,7 @@ func (d *drawing) lines(p points) {
 	d.table = p.tabled(axis, d.Series, d.Header, d.write)
 }
 
-// line adds the paths of one series, and the mark at its last value.
+// line draws one series with the mark at its last value.
 func (d *drawing) line(axis span, p points, place int) {
 	series, row := d.Series[place], p.rows[place]
 	at := func(i int) (x, y int) { return tenths(axis.at(p.at[i])), d.y(row[i]) }
@@ -55,23 +55,24 @@ func (d *drawing) line(axis span, p points, place int) {
 	tone := series.Tone.class(place)
 	t.draw(&d.paths, tone, " "+dash(place), series.Fill)
 	x, y := at(t.last)
-	d.over.put(`<svg overflow="visible"`)
-	d.over.number("x", (x+5)/10, "%")
-	d.over.number("y", y, "")
-	d.over.put(`><path class="pic-mark `, tone, `" d="`, marks[place], `"/></svg>`)
+	d.overlay.put(`<svg overflow="visible"`)
+	d.overlay.number("x", (x+5)/10, "%")
+	d.overlay.number("y", y, "")
+	d.overlay.put(`><path class="pic-mark `, tone, `" d="`, marks[place], `"/></svg>`)
 }
 
-// A trace is what a row of values looks like as a line: its runs between gaps, the values that stand alone,
-// the area below, and the place of the last value, or -1.
+// A trace has the paths of a row of values: the lines between gaps, dots for single values between gaps, and
+// the area below. last is the index of the last value, or -1.
 type trace struct {
-	line, dots, area pen
+	line, dots, area pathData
 	last             int
 }
 
-// traced follows a row; at places a value in tenths, and the area goes down to the ground.
+// traced returns the trace of a row. at returns the coordinates of a value in tenths. ground is the y
+// coordinate of the area's lower edge.
 func traced(row []float64, at func(i int) (x, y int), ground int) trace {
 	t := trace{last: -1}
-	begin := 0 // of the run
+	begin := 0 // x coordinate of the current line's first value
 	for i, v := range row {
 		if math.IsNaN(v) {
 			continue
@@ -82,7 +83,7 @@ func traced(row []float64, at func(i int) (x, y int), ground int) trace {
 		switch {
 		case begins && ends:
 			t.dots.move(x, y)
-			t.dots.line(x+1, y) // round ends make it a dot
+			t.dots.line(x+1, y) // round line ends make it a dot
 		case begins:
 			begin = x
 			t.line.move(x, y)
@@ -100,7 +101,7 @@ func traced(row []float64, at func(i int) (x, y int), ground int) trace {
 	return t
 }
 
-// draw adds the paths of a trace.
+// draw draws the paths of a trace.
 func (t *trace) draw(m *markup, tone, dash string, fill bool) {
 	if fill {
 		m.path("pic-area "+tone, t.area)
@@ -109,13 +110,13 @@ func (t *trace) draw(m *markup, tone, dash string, fill bool) {
 	m.path("pic-dots "+tone, t.dots)
 }
 
-// apart is the room between the first bar and the others, in bars.
-const apart = 0.5
+// firstBarGap is the gap between Chart.First and the other bars, in bar widths.
+const firstBarGap = 0.5
 
-// visible is how high the smallest count above zero is drawn, in tenths of pixels.
-const visible = 15
+// minBarHeight is the height of the smallest count above zero, in tenths of pixels.
+const minBarHeight = 15
 
-// bars draws points as stacked bars, and the first bar before them.
+// bars draws points as stacked bars, with Chart.First before them.
 func (d *drawing) bars(p points) {
 	step := d.Step
 	if step <= 0 && len(p.at) > 1 {
@@ -129,26 +130,26 @@ func (d *drawing) bars(p points) {
 	first, known := Bar{}, false
 	if d.First != nil {
 		first = *d.First
-		first.Value, known = drawn(first.Value)
+		first.Value, known = plotted(first.Value)
 	}
 	d.values = linear(max(p.highest(), first.Value), d.steps(), true)
 	if _, _, some := p.ends(); !some && !known || len(p.at) == 0 {
 		return
 	}
-	axis := d.TimeAxis.over(p.at[0], p.at[len(p.at)-1].Add(step))
+	axis := d.TimeAxis.resolve(p.at[0], p.at[len(p.at)-1].Add(step))
 	taken, rows := 0, maxRows
 	var before []hit
-	bar := plotWidth / (float64(len(p.at)) + 1 + apart)
+	bar := plotWidth / (float64(len(p.at)) + 1 + firstBarGap)
 	if d.First != nil {
-		axis.left = bar * (1 + apart)
+		axis.left = bar * (1 + firstBarGap)
 		first.Name = fit(first.Name, 120)
 		taken, rows = width(first.Name)+10, maxRows-1
 		d.labels = []label{{text: first.Name, from: 1, start: true, bare: true}}
-		told := &markup{}
-		told.text(first.Name, maxName)
-		told.put("\n")
-		told.text(d.write(first.Value), maxName)
-		before = []hit{{from: 0, to: tenths(bar), text: string(told.b)}}
+		text := &markup{}
+		text.text(first.Name, maxName)
+		text.put("\n")
+		text.text(d.write(first.Value), maxName)
+		before = []hit{{from: 0, to: tenths(bar), text: string(text.b)}}
 	}
 	d.labels = append(d.labels, axis.labels(taken)...)
 	slot := func(i int) (from, to float64) { return axis.at(p.at[i]), axis.at(p.at[i].Add(step)) }
@@ -161,7 +162,7 @@ func (d *drawing) bars(p points) {
 	d.table = sums.tabled(axis, d.Series, d.Header, d.write)
 	if d.First != nil {
 		d.table.rows = append([][]string{{first.Name, d.write(first.Value)}}, d.table.rows...)
-		var stroke pen
+		var stroke pathData
 		if h := d.barHeight(first.Value); h > 0 {
 			stroke.move(tenths(bar/2), d.bottom()*10)
 			stroke.down(d.bottom()*10 - h)
@@ -170,12 +171,12 @@ func (d *drawing) bars(p points) {
 	}
 }
 
-// stack draws the bars: each series is one path of upright strokes, as wide as a bar.
+// stack draws the bars. Each series is one path of vertical strokes, which is shorter than rectangles.
 func (d *drawing) stack(p points, slot func(i int) (from, to float64)) {
 	heights := make([]int, len(p.at))
 	wide := barWidth(slot(0))
 	for s, row := range p.rows {
-		var bars pen
+		var bars pathData
 		for i, v := range row {
 			h := d.barHeight(v)
 			if h == 0 {
@@ -190,26 +191,27 @@ func (d *drawing) stack(p points, slot func(i int) (from, to float64)) {
 	}
 }
 
-// strokes adds a path of strokes.
-func (m *markup) strokes(strokes pen, wide int, class string) {
+// strokes appends a path of strokes of the given width.
+func (m *markup) strokes(strokes pathData, wide int, class string) {
 	m.put(`<path class="pic-bar `, class, `"`)
 	m.number("stroke-width", wide, "")
 	m.put(` d="`, string(strokes.d), `"/>`)
 }
 
-// barHeight is in tenths of pixels. A gap has none.
+// barHeight returns the height of a bar in tenths of pixels. It is zero for a gap.
 func (d *drawing) barHeight(v float64) int {
 	if math.IsNaN(v) || v == 0 {
 		return 0
 	}
-	return max(tenths(d.values.at(v)*float64(d.bottom()-above)), visible)
+	return max(tenths(d.values.at(v)*float64(d.bottom()-above)), minBarHeight)
 }
 
-// barWidth is how much of its room a bar takes, in tenths of units. A few bars do not become walls.
+// barWidth returns the width of a bar in tenths of units. It is at most 60 units, so that few bars do not
+// fill the chart.
 func barWidth(from, to float64) int { return max(tenths(min((to-from)*0.74, 60)), 1) }
 
-// told writes what a point tells when it is pointed at: its moment, and a line for each series.
-func told(moment string, series []Series, p points, i int, write func(float64) string) string {
+// hitText returns the tooltip of a point: its time, and a line for each series.
+func hitText(moment string, series []Series, p points, i int, write func(float64) string) string {
 	m := &markup{}
 	m.text(moment, maxName)
 	for s := range series {
@@ -225,7 +227,7 @@ func told(moment string, series []Series, p points, i int, write func(float64) s
 	return string(m.b)
 }
 
-// spark draws the chart as small as a word.
+// spark draws the chart as a sparkline.
 func (c Chart) spark() template.HTML {
 	wide, high := 96, 24
 	if c.Width > 0 {
@@ -267,11 +269,11 @@ func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 	x := func(i int) int { return tenths(edge + float64(i)*slot) }
 	y := func(v float64) int { return tenths(high - 2 - v/greatest*(high-2-edge)) }
 	t := traced(p.rows[0], func(i int) (int, int) { return x(i), y(p.rows[0][i]) }, ground)
-	var bad pen
+	var bad pathData
 	for i, v := range p.rows[1] {
 		if v > 0 {
 			bad.move(x(i), ground)
-			bad.down(min(y(v), ground-visible))
+			bad.down(min(y(v), ground-minBarHeight))
 		}
 	}
 	if len(bad.d) > 0 {

@@ -17,20 +17,21 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// elements and attributes are all that pictures are made of. What could run, load or style is not among them.
+// elements and attributes are all names that pictures may contain. None of them can run, load or style
+// anything.
 var (
 	elements = strings.Fields("figure div ul ol li a b p span table caption thead tbody tr th td svg g " +
 		"path line rect circle text title desc")
-	// Of numbers are those that hold lengths, paths and the like, and nothing from outside.
+	// ofNumbers are the attributes that hold only lengths, paths and transforms.
 	ofNumbers = strings.Fields("x y x1 x2 y1 y2 cx cy r rx d width height viewBox stroke-width " +
 		"stroke-dasharray pathLength transform")
 	attributes = append(strings.Fields("id class role aria-labelledby aria-hidden aria-label aria-current "+
 		"scope href fill overflow preserveAspectRatio"), ofNumbers...)
-	// A number has at most one decimal.
+	// numeric matches their values. A number has at most one decimal.
 	numeric = regexp.MustCompile(`^(?:[MlmvVhHaz ,%()]|translate|rotate|-?(?:\d{1,7}(?:\.\d)?|\.\d))+$`)
 )
 
-// parse reads markup as XML, which allows no mistake, and gives every element to a function.
+// parse parses markup as XML, which is strict, and calls look for every element.
 func parse(t *testing.T, markup template.HTML, look func(path []string, e xml.StartElement)) {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader("<root>" + string(markup) + "</root>"))
@@ -66,30 +67,30 @@ func attr(e xml.StartElement, name string) (string, bool) {
 	return "", false
 }
 
-// wellMade checks what holds for every picture whatever it was given.
-func wellMade(t *testing.T, markup template.HTML) {
+// checkMarkup checks what must hold for every picture with any input.
+func checkMarkup(t *testing.T, markup template.HTML) {
 	t.Helper()
 	ids, refs := map[string]bool{}, []string{}
 	parse(t, markup, func(path []string, e xml.StartElement) {
 		if !slices.Contains(elements, e.Name.Local) {
-			t.Errorf("an element %s", e.Name.Local)
+			t.Errorf("unexpected element %s", e.Name.Local)
 		}
 		for _, a := range e.Attr {
 			name := a.Name.Local
 			if !slices.Contains(attributes, name) {
-				t.Errorf("an attribute %s=%q of %s", name, a.Value, e.Name.Local)
+				t.Errorf("unexpected attribute %s=%q of %s", name, a.Value, e.Name.Local)
 			}
 			if slices.Contains(ofNumbers, name) && !numeric.MatchString(a.Value) &&
 				!(name == "d" && a.Value == "") {
-				t.Errorf("not numbers: %s=%q of %s", name, a.Value, e.Name.Local)
+				t.Errorf("attribute %s=%q of %s is not numeric", name, a.Value, e.Name.Local)
 			}
 			if name == "href" && !regexp.MustCompile(`^(?:[/?#]|https?:|[^:]+$)`).MatchString(a.Value) {
-				t.Errorf("a link to %q", a.Value)
+				t.Errorf("unexpected link to %q", a.Value)
 			}
 		}
 		if id, ok := attr(e, "id"); ok {
 			if ids[id] {
-				t.Errorf("a second id %q", id)
+				t.Errorf("duplicate id %q", id)
 			}
 			ids[id] = true
 		}
@@ -99,18 +100,18 @@ func wellMade(t *testing.T, markup template.HTML) {
 			role, _ := attr(e, "role")
 			hidden, _ := attr(e, "aria-hidden")
 			if !(role == "img" && labelled != "") && hidden != "true" {
-				t.Errorf("an svg that is neither named nor hidden: %v", e.Attr)
+				t.Errorf("an svg has no name and is not hidden: %v", e.Attr)
 			}
 		}
 	})
 	for _, ref := range refs {
 		if !ids[ref] {
-			t.Errorf("aria-labelledby names %q, which is not there", ref)
+			t.Errorf("aria-labelledby names the missing id %q", ref)
 		}
 	}
 	for _, r := range string(markup) {
 		if unicode.Is(unicode.Bidi_Control, r) || unicode.IsControl(r) && r != '\n' {
-			t.Errorf("a character %U", r)
+			t.Errorf("unexpected character %U", r)
 		}
 	}
 	tree, err := html.ParseFragment(strings.NewReader(string(markup)),
@@ -121,19 +122,19 @@ func wellMade(t *testing.T, markup template.HTML) {
 	for _, n := range tree {
 		for n := range n.Descendants() {
 			if n.Type == html.ElementNode && !slices.Contains(elements, n.Data) {
-				t.Errorf("a browser reads an element %s", n.Data)
+				t.Errorf("an HTML parser finds the element %s", n.Data)
 			}
 		}
 	}
 }
 
-func TestPicturesAreWellMade(t *testing.T) {
+func TestMarkupIsValid(t *testing.T) {
 	t.Parallel()
 	ids := map[string]string{}
 	for _, s := range samples() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			wellMade(t, s.of.HTML())
+			checkMarkup(t, s.of.HTML())
 		})
 		parse(t, s.of.HTML(), func(_ []string, e xml.StartElement) {
 			if id, ok := attr(e, "id"); ok {
@@ -160,7 +161,7 @@ func TestEveryClassHasAStyleAndEveryStyleAClass(t *testing.T) {
 			}
 		})
 	}
-	delete(used, "row") // of the gallery itself
+	delete(used, "row") // a class of the gallery page
 	plain := strings.Fields("pic-g1 pic-d1 pic-x1")
 	for class := range used {
 		if !styled[class] && !slices.Contains(plain, class) {
@@ -174,8 +175,8 @@ func TestEveryClassHasAStyleAndEveryStyleAClass(t *testing.T) {
 	}
 }
 
-// A page may hold a few charts of a week by hours, and must stay small.
-func TestPicturesAreBounded(t *testing.T) {
+// TestPictureSizesAreBounded: a page holds a few charts of a week by hours and must stay small.
+func TestPictureSizesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, s := range samples() {
 		most := 12_000
@@ -205,8 +206,8 @@ func TestPicturesAreBounded(t *testing.T) {
 	}
 }
 
-// A table is what screen readers get beside a chart.
-func TestTablesHaveTheData(t *testing.T) {
+// TestTablesContainTheData checks the tables for screen readers.
+func TestTablesContainTheData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name       string
@@ -230,12 +231,12 @@ func TestTablesHaveTheData(t *testing.T) {
 			}
 		})
 		if rows > c.rows || rows < c.rows*4/5 || head != c.head {
-			t.Errorf("%s: %d rows of %d columns, not %d of %d", c.name, rows, head, c.rows, c.head)
+			t.Errorf("%s: %d rows of %d columns, want %d of %d", c.name, rows, head, c.rows, c.head)
 		}
 	}
 }
 
-func TestLinksGoNowhereElse(t *testing.T) {
+func TestLinksAreLocalOrHTTP(t *testing.T) {
 	t.Parallel()
 	for href, want := range map[string]bool{
 		"/ui/callbacks?tier=1": true, "?tier=1": true, "#x": true, "https://example.com/": true,
@@ -245,12 +246,12 @@ func TestLinksGoNowhereElse(t *testing.T) {
 	} {
 		c := Categories{Items: []Category{{Name: "15 s", Value: 1, Href: href}}}
 		if got := strings.Contains(string(c.HTML()), "<a "); got != want {
-			t.Errorf("%q is a link: %v", href, got)
+			t.Errorf("link for %q: %v, want %v", href, got, want)
 		}
 	}
 }
 
-// TestGallery compares the pictures that are small enough to be read with those that were looked at.
+// TestGallery compares the markup of the small samples with testdata/gallery.html.
 func TestGallery(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
