@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestEveryActionHasItsWords: an action that the program writes and no catalogue has is found here.
-func TestEveryActionHasItsWords(t *testing.T) {
+// TestEveryActionHasAText: an action that the program writes and no catalogue has is found here.
+func TestEveryActionHasAText(t *testing.T) {
 	t.Parallel()
 	all, err := readLanguages(textFiles)
 	if err != nil {

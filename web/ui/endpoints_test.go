@@ -6,9 +6,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
-// TestEveryCodeHasWords: whatever keeps a callback or a lane is named, with what can be done about it, in
+// TestEveryBlockHasTexts: whatever keeps a callback or a lane is named, with what can be done about it, in
 // every language.
-func TestEveryCodeHasWords(t *testing.T) {
+func TestEveryBlockHasTexts(t *testing.T) {
 	t.Parallel()
 	u, err := newPages()
 	if err != nil {

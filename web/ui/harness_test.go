@@ -51,7 +51,7 @@ func (w *world) options() Options {
 }
 
 // open makes the pages of a world, with somebody before them who has not signed in.
-func open(t *testing.T, w *world) *browser {
+func newBrowser(t *testing.T, w *world) *browser {
 	t.Helper()
 	k, err := testResources()
 	if err != nil {
@@ -76,7 +76,7 @@ func open(t *testing.T, w *world) *browser {
 // signedIn is open for who has signed in with the admin key, in UTC.
 func signedIn(t *testing.T, w *world) *browser {
 	t.Helper()
-	b := open(t, w)
+	b := newBrowser(t, w)
 	b.signIn(testKey)
 	return b
 }
@@ -157,7 +157,7 @@ func (r result) ok() result {
 }
 
 // leads demands a redirect.
-func (r result) leads(to string) result {
+func (r result) redirects(to string) result {
 	r.t.Helper()
 	if got := r.header.Get("Location"); r.status != http.StatusSeeOther || got != to {
 		r.t.Fatalf("status %d, to %q, want %q\n%s", r.status, got, to, r.text())
@@ -178,7 +178,7 @@ func (r result) has(selector, text string) {
 }
 
 // lacks demands that nothing matches.
-func (r result) lacks(selector string) {
+func (r result) hasNot(selector string) {
 	r.t.Helper()
 	if found := find(r.doc, selector); len(found) > 0 {
 		r.t.Errorf("%q is there %d times: %q", selector, len(found), textOf(found[0]))

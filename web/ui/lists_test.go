@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryListIsWalkedThrough: the pages show each row once, in the order of the list, and keep the filter.
-func TestEveryListIsWalkedThrough(t *testing.T) {
+// TestListsHaveAllPages: the pages show each row once, in the order of the list, and keep the filter.
+func TestListsHaveAllPages(t *testing.T) {
 	t.Parallel()
 	const n = 120
 	w := newWorld("callbacks 120", "endpoints 120", "lanes 120", "redrives 120", "schedules 120", "keys 120")

@@ -97,7 +97,7 @@ func (l *listener) until(what string, ok func(e seen) bool) {
 }
 
 // over waits until the stream has ended.
-func (l *listener) over() {
+func (l *listener) waitEnd() {
 	l.t.Helper()
 	for more := true; more; {
 		_, more = l.next("the end of the stream")
@@ -105,7 +105,7 @@ func (l *listener) over() {
 }
 
 // looking opens the pages of a world, with a server for their streams.
-func looking(t *testing.T, w *world) (*browser, *httptest.Server) {
+func liveBrowser(t *testing.T, w *world) (*browser, *httptest.Server) {
 	t.Helper()
 	b := signedIn(t, w)
 	server := httptest.NewServer(b.handler)
@@ -118,10 +118,10 @@ func looking(t *testing.T, w *world) (*browser, *httptest.Server) {
 func begun(e seen) bool { return e.has("rows") }
 
 // What many look at is rendered once.
-func TestOneRenderingIsForAll(t *testing.T) {
+func TestWatchersShareOneRendering(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b, server := looking(t, w)
+	b, server := liveBrowser(t, w)
 	var all []*listener
 	for range 20 {
 		l := b.listen(server, "/ui/callbacks?state=scheduled")
@@ -129,7 +129,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 		all = append(all, l)
 	}
 	before := w.count("List")
-	w.change("callbacks 1")
+	w.update("callbacks 1")
 	began := time.Now()
 	all[0].until("a new row", func(e seen) bool {
 		if e.has("banner") {
@@ -160,7 +160,7 @@ func TestOneRenderingIsForAll(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b, server := looking(t, w)
+	b, server := liveBrowser(t, w)
 	b.signIn("reader")
 	first := b.listen(server, "/ui/callbacks")
 	first.until("the state at the beginning", func(e seen) bool {
@@ -168,12 +168,12 @@ func TestStreamsEnd(t *testing.T) {
 	})
 	w.revoke("reader")
 	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
-	first.over()
+	first.waitEnd()
 	b.signIn(testKey)
 	second := b.listen(server, "/ui/callbacks")
 	second.until("the state at the beginning", begun)
 	b.ui.Close()
-	second.over()
+	second.waitEnd()
 	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
 		t.Errorf("a stream after the end: %d", l.status)
 	}
@@ -181,19 +181,19 @@ func TestStreamsEnd(t *testing.T) {
 
 // What a page panics at is outside of any request: it ends that page's streams, and neither the process nor
 // others'.
-func TestAPanicEndsItsStreamsOnly(t *testing.T) {
+func TestPanicEndsOnlyItsStreams(t *testing.T) {
 	t.Parallel()
 	var log testserver.Log
 	w := newWorld()
 	w.Logger = slog.New(slog.NewJSONHandler(&log, nil))
-	b, server := looking(t, w)
+	b, server := liveBrowser(t, w)
 	broken := b.listen(server, "/ui/redrives?x=query-value")
 	broken.until("the state at the beginning", begun)
 	sound := b.listen(server, "/ui/callbacks?state=scheduled")
 	sound.until("the state at the beginning", begun)
-	w.change("fail Redrives panic")
-	broken.over()
-	w.change("callbacks 1")
+	w.update("fail Redrives panic")
+	broken.waitEnd()
+	w.update("callbacks 1")
 	sound.until("a new row", func(e seen) bool { return strings.Contains(e.regions, "order-0001") })
 	text := log.String()
 	for _, want := range []string{"out of cheese", "world_test.go", `"page":"/ui/redrives"`} {
@@ -210,7 +210,7 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 			t.Errorf("the log has %q", secret)
 		}
 	}
-	w.change("fail Redrives nothing")
+	w.update("fail Redrives nothing")
 	b.listen(server, "/ui/redrives?x=query-value").until("the page is rendered again", begun)
 }
 
@@ -218,7 +218,7 @@ func TestAPanicEndsItsStreamsOnly(t *testing.T) {
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b, server := looking(t, w)
+	b, server := liveBrowser(t, w)
 	var all []*listener
 	for i := range 20 {
 		l := b.listen(server, "/ui/callbacks?ref="+strconv.Itoa(i%3))
@@ -234,7 +234,7 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 		}
 		b.get(page).ok()
 	}
-	other := open(t, w)
+	other := newBrowser(t, w)
 	other.ui, other.handler = b.ui, b.handler
 	other.signIn("reader")
 	if l := other.listen(server, "/ui/callbacks?ref=0"); l.status != http.StatusOK {
@@ -246,7 +246,7 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	})
 }
 
-func TestAHubIsBounded(t *testing.T) {
+func TestHubIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHub(slog.New(slog.DiscardHandler))
 	defer h.close()
@@ -287,10 +287,10 @@ func TestAHubIsBounded(t *testing.T) {
 
 // Case 55. A key that is revoked ends its streams within 15 s, also while a page takes long to be rendered;
 // so does the end of the session.
-func TestARevokedKeyEndsASlowStream(t *testing.T) {
+func TestRevokedKeyEndsStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b := open(t, w)
+	b := newBrowser(t, w)
 	b.signIn("reader")
 	if sessionCheckEvery > time.Minute {
 		t.Errorf("streams look every %s", sessionCheckEvery)
@@ -319,7 +319,7 @@ func TestTimeless(t *testing.T) {
 }
 
 // A live rendering of the system page is the same as long as nothing changes.
-func TestTheSystemPageStandsStill(t *testing.T) {
+func TestSystemPageIsStable(t *testing.T) {
 	t.Parallel()
 	b := signedIn(t, newWorld("processes 2", `stats {"Delayed":1}`))
 	first, second := regions(b.get("/ui/system").ok().body), regions(b.get("/ui/system").ok().body)

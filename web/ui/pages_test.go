@@ -27,7 +27,7 @@ func TestPages(t *testing.T) {
 			s.run(t)
 			w := s.world(t)
 			b := signedIn(t, w)
-			w.asked = make(map[string]string)
+			w.lastCall = make(map[string]string)
 			want := b.get(s.path())
 			for _, code := range []string{"en", "zh-CN"} {
 				b.cookies[languageCookie] = code
@@ -41,10 +41,10 @@ func TestPages(t *testing.T) {
 				}
 				// it must not be loaded anew while somebody types in it
 				if strings.HasPrefix(s.name, "form-") {
-					res.lacks("body[data-live]")
+					res.hasNot("body[data-live]")
 				}
 			}
-			calls := slices.Collect(maps.Keys(w.asked))
+			calls := slices.Collect(maps.Keys(w.lastCall))
 			checkOwnTexts(t, w, s.path())
 			checkHostile(t, s)
 			if !s.refused() {
@@ -55,8 +55,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestEveryPageHasItsStates: a page without a case is found here.
-func TestEveryPageHasItsStates(t *testing.T) {
+// TestEveryPageHasACase: a page without a case is found here.
+func TestEveryPageHasACase(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	for _, s := range scripts(t, "pages/*.txt") {
@@ -82,7 +82,7 @@ func TestEveryPageHasItsStates(t *testing.T) {
 func checkHostile(t *testing.T, s script) {
 	t.Helper()
 	w := s.world(t)
-	spoil(reflect.ValueOf(&w.has).Elem())
+	makeHostile(reflect.ValueOf(&w.has).Elem())
 	b := signedIn(t, w)
 	address, err := url.Parse(s.path())
 	if err != nil {
@@ -128,7 +128,7 @@ func checkFaults(t *testing.T, s script, calls []string) {
 // letters outside of them, and outside of what is marked as data, are a text that no catalogue has.
 func checkOwnTexts(t *testing.T, w *world, path string) {
 	t.Helper()
-	b := open(t, w)
+	b := newBrowser(t, w)
 	marked := make(languages, len(b.ui.languages))
 	for i, l := range b.ui.languages {
 		marked[i] = &language{code: l.code, name: l.name, texts: make(map[string]string, len(l.texts))}

@@ -74,13 +74,13 @@ func sampleHour(n int) store.DueHour {
 }
 
 // made are the samples that are calculated.
-var made = map[string]any{
+var computedRows = map[string]any{
 	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "reconciliations": sampleReconciliation,
 	"hours": sampleHour,
 }
 
 // written are the samples of testdata/samples.txt, by the names of their lists.
-var written = sync.OnceValues(func() (map[string]string, error) {
+var sampleRows = sync.OnceValues(func() (map[string]string, error) {
 	raw, err := os.ReadFile("testdata/samples.txt")
 	all := make(map[string]string)
 	for line := range strings.Lines(string(raw)) {
@@ -95,7 +95,7 @@ var written = sync.OnceValues(func() (map[string]string, error) {
 var newestFirst = []string{"callbacks", "endpoints", "schedules", "redrives", "entries", "keys"}
 
 // numbered puts the number of a row in the places for it.
-func numbered(row string, n int) string {
+func withNumber(row string, n int) string {
 	row = strings.NewReplacer("{n}", testID(n), "{#}", strconv.Itoa(n), "{%04d}", fmt.Sprintf("%04d", n),
 		"{%03d}", fmt.Sprintf("%03d", n)).Replace(row)
 	return expandPlaceholders(row, inJSON)
@@ -121,7 +121,7 @@ func (w *world) set(line string) error {
 	if !field.IsValid() {
 		return fmt.Errorf("%q is nothing that there can be", name)
 	}
-	samples, err := written()
+	samples, err := sampleRows()
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (w *world) set(line string) error {
 	case name == "payload":
 		w.has.Payload.Body = []byte(rest)
 		return nil
-	case !isList && made[name] == nil:
+	case !isList && computedRows[name] == nil:
 		return json.Unmarshal([]byte(rest), field.Addr().Interface())
 	}
 	field.SetZero()
@@ -153,13 +153,13 @@ func (w *world) set(line string) error {
 	}
 	for i := range cmp.Or(count, len(overlays)) {
 		row := reflect.New(field.Type().Elem())
-		layers := []string{numbered(sample, i+1)}
-		if from := made[name]; from != nil {
+		layers := []string{withNumber(sample, i+1)}
+		if from := computedRows[name]; from != nil {
 			row.Elem().Set(reflect.ValueOf(from).Call([]reflect.Value{reflect.ValueOf(i + 1)})[0])
 			layers = nil
 		}
 		if len(overlays) > 0 {
-			layers = append(layers, numbered(string(overlays[i%len(overlays)]), i+1))
+			layers = append(layers, withNumber(string(overlays[i%len(overlays)]), i+1))
 		}
 		for _, layer := range layers {
 			if err := json.Unmarshal([]byte(layer), row.Interface()); err != nil {
@@ -169,12 +169,12 @@ func (w *world) set(line string) error {
 		field.Set(reflect.Append(field, row.Elem()))
 	}
 	if slices.Contains(newestFirst, name) && count > 0 {
-		reverse(field)
+		reverseRows(field)
 	}
 	return nil
 }
 
-func reverse(list reflect.Value) {
+func reverseRows(list reflect.Value) {
 	swap := reflect.Swapper(list.Interface())
 	for i, j := 0, list.Len()-1; i < j; i, j = i+1, j-1 {
 		swap(i, j)
@@ -201,23 +201,23 @@ func errorOf(what string) error {
 	return &wrong
 }
 
-// fixed are the texts of the data that are no text of people, but lead from one row to another.
-var fixed = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key " +
+// identifiers are the texts of the data that are no text of people, but lead from one row to another.
+var identifiers = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key " +
 	"LaneCount.Lane")
 
 // spoil puts what is hostile wherever a sender, a receiver or an operator can write.
-func spoil(v reflect.Value) {
+func makeHostile(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
 			switch {
-			case !f.IsExported() || slices.Contains(fixed, f.Name) ||
-				slices.Contains(fixed, v.Type().Name()+"."+f.Name):
+			case !f.IsExported() || slices.Contains(identifiers, f.Name) ||
+				slices.Contains(identifiers, v.Type().Name()+"."+f.Name):
 			case f.Name == "URL":
 				v.Field(i).SetString("https://shop.example/" + hostile)
 			default:
-				spoil(v.Field(i))
+				makeHostile(v.Field(i))
 			}
 		}
 	case reflect.Slice:
@@ -228,11 +228,11 @@ func spoil(v reflect.Value) {
 			return
 		}
 		for i := range v.Len() {
-			spoil(v.Index(i))
+			makeHostile(v.Index(i))
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {
-			spoil(v.Elem())
+			makeHostile(v.Elem())
 		}
 	case reflect.Map:
 		if labels, ok := v.Interface().(map[string]string); ok && len(labels) > 0 {

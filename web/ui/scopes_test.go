@@ -32,15 +32,15 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// keyHolders has the scopes that each key of holders includes.
-var keyHolders = map[string][]store.Scope{
+// keyScopes has the scopes that each key of holders includes.
+var keyScopes = map[string][]store.Scope{
 	"admin":  {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend, ""},
 	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""},
 	"sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
 // holders are keys by their texts, one for each set of scopes that the tests need.
-func holders() map[string]store.Key {
+func testKeys() map[string]store.Key {
 	key := func(n int, scopes ...store.Scope) store.Key {
 		return store.Key{ID: testID(n), Name: "support", Project: store.DefaultProject, Scopes: scopes}
 	}
@@ -51,13 +51,13 @@ func holders() map[string]store.Key {
 	}
 }
 
-func TestEveryRouteAndEveryScope(t *testing.T) {
+func TestRoutesCheckScopes(t *testing.T) {
 	t.Parallel()
-	b := open(t, newWorld())
+	b := newBrowser(t, newWorld())
 	if res := b.post("/ui/sign-in", "key", "only"); res.status != http.StatusForbidden {
 		t.Errorf("a key that may only send signs in: %d", res.status)
 	}
-	for who, included := range keyHolders {
+	for who, included := range keyScopes {
 		b.signIn(who)
 		for _, r := range b.ui.Routes() {
 			if slices.Contains(included, r.Scope) && !r.Root {
@@ -92,13 +92,13 @@ var allRoutes = sync.OnceValue(func() []Route {
 func (u *UI) mayUse(who, method, address string) (bool, store.Scope) {
 	path, _, _ := strings.Cut(address, "?")
 	found, _, _ := u.match(method, path)
-	return slices.Contains(keyHolders[who], found.Scope) && !found.Root, found.Scope
+	return slices.Contains(keyScopes[who], found.Scope) && !found.Root, found.Scope
 }
 
 // checkOffers checks that a page offers the keys of a project only what they allow.
 func checkOffers(t *testing.T, w *world, path string) {
 	t.Helper()
-	b := open(t, w)
+	b := newBrowser(t, w)
 	for _, who := range []string{"reader", "operator", "admin"} {
 		b.signIn(who)
 		res := b.get(path)

@@ -19,38 +19,38 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A script is one case of a file in testdata: what there is, what a viewer does, and what must be seen.
+// A script is one case of a file in testdata: the data, the viewer's requests and the expected responses.
 //
-//	NAME ROWS…, fail METHOD WHAT   what the world has; see world.set
-//	options JSON                   what the pages are made of
-//	as KEY, anonymous, zone NAME      who looks; else the admin key, in UTC
-//	from ADDRESS                   where the browser is
-//	language CODE                  the language that was chosen
-//	header NAME: VALUE             is sent with each request from now on
-//	revoke KEY, wait D             a key ends; time passes
-//	get PATH                       asks for a page, which must be there
-//	post PATH FIELDS               sends a form; FIELDS are as in an address
-//	submit FIELDS                  sends the form of the last page, with some of it typed anew
-//	is STATUS, goes PATH           what the request before is answered with, where that is no page
-//	has SELECTOR: TEXT             an element has the text
-//	count N SELECTOR               so many match
-//	ids SELECTOR: ID ID…           those that match have these ids, in this order; some may have none
-//	order SELECTOR: TEXT | TEXT…   those that match have these texts in them, one each, in this order
-//	no SELECTOR, hides TEXT        nothing matches; the answer has the text nowhere
-//	says NAME: PATTERN             a header of the answer matches
-//	body TEXT                      the whole answer
-//	did METHOD…                    the change that was asked for; a script has them all, in their order
-//	asked METHOD PART PART…        the last call of a method had these parts
+//	NAME ROWS…, fail METHOD ERROR    data of the world; see world.set
+//	options JSON                     the Options of the UI
+//	as KEY, anonymous, zone NAME     the viewer; by default the admin key, in UTC
+//	from ADDRESS                     the network address of the browser
+//	language CODE                    the value of the language cookie
+//	header NAME: VALUE               a request header from now on
+//	revoke KEY, wait D               revokes a key; lets time pass
+//	get PATH                         requests a page; the status must be 200 unless the next line is status or redirect
+//	post PATH FIELDS                 sends a form; FIELDS are a URL query
+//	submit FIELDS                    sends the form of the last page with changed fields
+//	status CODE, redirect PATH       the status of the last response; the target of its redirect
+//	has SELECTOR: TEXT               an element with the text exists
+//	count N SELECTOR                 the number of matching elements
+//	ids SELECTOR: ID ID…             the ids of the matching elements in order; elements without an id are skipped
+//	order SELECTOR: TEXT | TEXT…     the matching elements contain these texts, one each, in order
+//	no SELECTOR, absent TEXT         no element matches; the body does not contain the text
+//	response-header NAME: PATTERN    a response header matches
+//	body TEXT                        the whole body
+//	changed METHOD…                  the next change; a script lists all changes in order
+//	called METHOD PART PART…         the last call of a method had these parts
 //
-// A name in braces stands for a value: {7} for the seventh id, {now-5m} for a moment, {24h} for a length of
-// time in nanoseconds, {hostile} for a text that wants to be markup, and {x*300} for a long one. What the
-// world has, what is sent and what is compared whole is expanded as transcript.Expand says.
+// Placeholders: {7} is the seventh id, {now-5m} a time, {24h} a duration in nanoseconds, {hostile} a text that
+// tries to be markup, and {x*300} a long text. Data, forms, bodies and changes are also expanded by
+// transcript.Expand.
 type script struct {
 	name  string
 	lines []string
 }
 
-// scripts are the cases of files.
+// scripts reads the cases of the files that match a pattern.
 func scripts(t *testing.T, pattern string) (all []script) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", pattern))
@@ -75,7 +75,7 @@ func scripts(t *testing.T, pattern string) (all []script) {
 	return all
 }
 
-// path is the first page that the script asks for.
+// path returns the first path that the script requests with get.
 func (s script) path() string {
 	for _, line := range s.lines {
 		if path, ok := strings.CutPrefix(line, "get "); ok {
@@ -85,14 +85,18 @@ func (s script) path() string {
 	return ""
 }
 
-// refused says whether the first page is one that says no.
+// refused reports whether the first get expects a redirect or an error status.
 func (s script) refused() bool {
 	i := slices.IndexFunc(s.lines, func(line string) bool { return strings.HasPrefix(line, "get ") })
-	return i+1 < len(s.lines) && (strings.HasPrefix(s.lines[i+1], "is ") ||
-		strings.HasPrefix(s.lines[i+1], "goes "))
+	return i+1 < len(s.lines) && expectsNoPage(s.lines[i+1])
 }
 
-// world is what the script begins with.
+// expectsNoPage reports whether a line expects a response other than a page with the status 200.
+func expectsNoPage(line string) bool {
+	return strings.HasPrefix(line, "status ") || strings.HasPrefix(line, "redirect ")
+}
+
+// world returns the world of the script before its first request.
 func (s script) world(t *testing.T) *world {
 	t.Helper()
 	w := newWorld()
@@ -114,12 +118,12 @@ var (
 	asItIs      = func(s string) string { return s }
 )
 
-// expandPlaceholders puts values in the place of their names.
+// expandPlaceholders replaces placeholders. escape escapes their values for the line's format.
 func expandPlaceholders(line string, escape func(string) string) string {
 	return placeholder.ReplaceAllStringFunc(line, func(name string) string {
 		name = strings.Trim(name, "{}")
 		number := func(text string) int {
-			n, _ := strconv.Atoi(text) // the expression takes digits only
+			n, _ := strconv.Atoi(text) // the pattern matches only digits
 			return n
 		}
 		if length, isLong := strings.CutPrefix(name, "x*"); isLong {
@@ -146,16 +150,15 @@ func expandPlaceholders(line string, escape func(string) string) string {
 func (s script) run(t *testing.T) {
 	t.Helper()
 	w := s.world(t)
-	b := open(t, w)
+	b := newBrowser(t, w)
 	var res result
-	asked, signed := false, false
+	requested, signed := false, false
 	for i, line := range s.lines {
 		word, rest, _ := strings.Cut(line, " ")
 		step := fmt.Sprintf("%s: %s", s.name, line)
 		expects := func() {
 			t.Helper()
-			if next := s.lines[min(i+1, len(s.lines)-1)]; i+1 == len(s.lines) ||
-				!strings.HasPrefix(next, "is ") && !strings.HasPrefix(next, "goes ") {
+			if i+1 == len(s.lines) || !expectsNoPage(s.lines[i+1]) {
 				res.ok()
 			}
 			if res.status != http.StatusSeeOther &&
@@ -169,7 +172,7 @@ func (s script) run(t *testing.T) {
 			b.signIn(testKey)
 			signed = true
 		}
-		asked = asked || request
+		requested = requested || request
 		switch word {
 		case "as":
 			b.signIn(rest)
@@ -205,31 +208,31 @@ func (s script) run(t *testing.T) {
 			maps.Copy(values, fieldsOf(t, rest))
 			res = b.send(res.path, values)
 			expects()
-		case "is":
+		case "status":
 			if got := strconv.Itoa(res.status); got != rest {
 				t.Errorf("%s: status %s", step, got)
 			}
-		case "goes":
-			res.leads(expandPlaceholders(rest, asItIs))
+		case "redirect":
+			res.redirects(expandPlaceholders(rest, asItIs))
 		case "has":
 			selector, text, _ := strings.Cut(expandPlaceholders(rest, asItIs), ": ")
 			res.has(selector, text)
 		case "no":
-			res.lacks(expandPlaceholders(rest, asItIs))
+			res.hasNot(expandPlaceholders(rest, asItIs))
 		case "count":
 			number, selector, _ := strings.Cut(rest, " ")
 			if got := strconv.Itoa(res.count(selector)); got != number {
-				t.Errorf("%s: there are %s", step, got)
+				t.Errorf("%s: %s elements match", step, got)
 			}
 		case "order":
 			selector, want, _ := strings.Cut(rest, ": ")
 			texts, found := strings.Split(want, " | "), find(res.doc, selector)
 			if len(found) != len(texts) {
-				t.Fatalf("%s: there are %d", step, len(found))
+				t.Fatalf("%s: %d elements match, want %d", step, len(found), len(texts))
 			}
 			for i, n := range found {
 				if !strings.Contains(textOf(n), texts[i]) {
-					t.Errorf("%s: number %d is %q", step, i+1, textOf(n))
+					t.Errorf("%s: element %d has the text %q", step, i+1, textOf(n))
 				}
 			}
 		case "ids":
@@ -239,50 +242,51 @@ func (s script) run(t *testing.T) {
 				ids = append(ids, strings.Fields(attr(n, "id"))...)
 			}
 			if got := strings.Join(ids, " "); got != want {
-				t.Errorf("%s: they are %s", step, got)
+				t.Errorf("%s: the ids are %s", step, got)
 			}
-		case "hides":
+		case "absent":
 			if strings.Contains(res.body, rest) {
-				t.Errorf("%s: it is there", step)
+				t.Errorf("%s: the body contains the text", step)
 			}
-		case "says":
+		case "response-header":
 			name, pattern, _ := strings.Cut(rest, ": ")
 			if !slices.ContainsFunc(res.header.Values(name), regexp.MustCompile(pattern).MatchString) {
 				t.Errorf("%s: the header is %q", step, res.header.Values(name))
 			}
 		case "body":
 			if res.body != transcript.Expand(t, expandPlaceholders(rest, asItIs)) {
-				t.Errorf("%s: the answer is %q", step, res.body)
+				t.Errorf("%s: the body is %q", step, res.body)
 			}
-		case "did":
-			did := ""
-			if len(w.done) > 0 {
-				did = w.done[0]
+		case "changed":
+			change := ""
+			if len(w.changes) > 0 {
+				change = w.changes[0]
 			}
 			want := transcript.Expand(t, expandPlaceholders(rest, asItIs))
-			if method, _, _ := strings.Cut(did, " "); did != want && method != rest {
-				t.Errorf("%s: done was %q", step, w.done)
+			if method, _, _ := strings.Cut(change, " "); change != want && method != rest {
+				t.Errorf("%s: the changes are %q", step, w.changes)
 			}
-			w.done = w.done[min(1, len(w.done)):]
-		case "asked":
+			w.changes = w.changes[min(1, len(w.changes)):]
+		case "called":
 			method, parts, _ := strings.Cut(expandPlaceholders(rest, asItIs), " ")
 			for part := range strings.SplitSeq(parts, " ") {
-				if !strings.Contains(w.asked[method], part) {
-					t.Errorf("%s: asked was%s", step, w.asked[method])
+				if !strings.Contains(w.lastCall[method], part) {
+					t.Errorf("%s: the last call was%s", step, w.lastCall[method])
 				}
 			}
 		default:
-			if err := w.set(transcript.Expand(t, expandPlaceholders(line, inJSON))); asked && err != nil {
+			// world has read the lines before the first request already.
+			if err := w.set(transcript.Expand(t, expandPlaceholders(line, inJSON))); requested && err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if len(w.done) > 0 {
-		t.Errorf("%s: done was %q too", s.name, w.done)
+	if len(w.changes) > 0 {
+		t.Errorf("%s: unexpected changes %q", s.name, w.changes)
 	}
 }
 
-// fieldsOf reads the fields of a form.
+// fieldsOf parses the fields of a form.
 func fieldsOf(t *testing.T, text string) url.Values {
 	t.Helper()
 	values, err := url.ParseQuery(transcript.Expand(t, expandPlaceholders(text, url.QueryEscape)))
@@ -292,7 +296,7 @@ func fieldsOf(t *testing.T, text string) url.Values {
 	return values
 }
 
-// TestActs: what forms do, and what they say where they cannot.
+// TestActs runs the scripts of testdata/acts: what forms do and how they report errors.
 func TestActs(t *testing.T) {
 	t.Parallel()
 	for _, s := range scripts(t, "acts/*.txt") {

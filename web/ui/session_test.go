@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
+func TestStoredSessionHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := signedIn(t, w)
@@ -32,7 +32,7 @@ func TestASessionIsStoredWithoutItsSecrets(t *testing.T) {
 }
 
 // Case 61: whoever planted a session's cookie before the sign-in does not share the session.
-func TestASignInHasANewSession(t *testing.T) {
+func TestSignInRenewsTheToken(t *testing.T) {
 	t.Parallel()
 	b := signedIn(t, newWorld())
 	planted := b.cookies[sessionCookie]
@@ -41,7 +41,7 @@ func TestASignInHasANewSession(t *testing.T) {
 		t.Errorf("the session goes on as %q", got)
 	}
 	b.cookies[sessionCookie] = planted
-	b.get("/ui/callbacks").leads("/ui/sign-in?next=%2Fui%2Fcallbacks")
+	b.get("/ui/callbacks").redirects("/ui/sign-in?next=%2Fui%2Fcallbacks")
 	b.cookies[sessionCookie] = "planted"
 	b.signIn(testKey)
 	if b.cookies[sessionCookie] == "planted" {
@@ -50,7 +50,7 @@ func TestASignInHasANewSession(t *testing.T) {
 }
 
 // A page view is not a write.
-func TestPageViewsAreNotWritten(t *testing.T) {
+func TestPageViewsDoNotWriteSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := signedIn(t, w)
@@ -64,12 +64,12 @@ func TestPageViewsAreNotWritten(t *testing.T) {
 }
 
 // Guesses are counted before the key is looked up, so that parallel ones do not all pass.
-func TestParallelGuessesAreSlow(t *testing.T) {
+func TestParallelGuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.Engine = slowKeys{engineFace{w}}
-		b := open(t, w)
+		b := newBrowser(t, w)
 		statuses := make([]int, 50)
 		var wg sync.WaitGroup
 		for i := range statuses {
@@ -97,7 +97,7 @@ func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key,
 
 func TestStaticFiles(t *testing.T) {
 	t.Parallel()
-	b := open(t, newWorld())
+	b := newBrowser(t, newWorld())
 	for _, name := range []string{"dispatcher.css", "dispatcher.js", "dispatcher.svg"} {
 		path := b.ui.assets.names[name]
 		res := b.get(path).ok()

@@ -43,7 +43,7 @@ func ask0(ctx context.Context, w *world, method string, args ...any) error {
 		}
 	}
 	if by, ok := actorOf(args); ok {
-		return w.did(ctx, method, by, args[:len(args)-1]...)
+		return w.recordChange(ctx, method, by, args[:len(args)-1]...)
 	}
 	return w.call(ctx, method, args...)
 }
@@ -62,10 +62,10 @@ var answers = map[string]any{
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
 	"Evidence": "evidence of " + hostile,
-	"Attempts": func(w *world, asked []any) []store.Attempt {
-		all, before := slices.Clone(w.has.Attempts), asked[2].(int)
+	"Attempts": func(w *world, args []any) []store.Attempt {
+		all, before := slices.Clone(w.has.Attempts), args[2].(int)
 		slices.Reverse(all)
-		return below(all, asked[3].(int), func(a store.Attempt) bool {
+		return rowsWhere(all, args[3].(int), func(a store.Attempt) bool {
 			return before == 0 || a.Number < before
 		})
 	},
@@ -81,50 +81,50 @@ var answers = map[string]any{
 		counts.Lanes = counts.Lanes[:min(len(counts.Lanes), 100)]
 		return counts
 	},
-	"Endpoints": func(w *world, asked []any) []store.Endpoint {
-		f := asked[1].(store.EndpointFilter)
+	"Endpoints": func(w *world, args []any) []store.Endpoint {
+		f := args[1].(store.EndpointFilter)
 		is := func(ep store.Endpoint) bool { return f.After == "" || ep.ID < f.After }
-		return below(w.has.Endpoints, f.Limit, is)
+		return rowsWhere(w.has.Endpoints, f.Limit, is)
 	},
-	"FindEndpoints": func(w *world, asked []any) map[string]store.Endpoint {
+	"FindEndpoints": func(w *world, args []any) map[string]store.Endpoint {
 		found := make(map[string]store.Endpoint)
 		for _, ep := range w.has.Endpoints {
-			if name := store.EndpointPrefix + ep.ID; slices.Contains(asked[1].([]string), name) {
+			if name := store.EndpointPrefix + ep.ID; slices.Contains(args[1].([]string), name) {
 				found[name] = ep
 			}
 		}
 		return found
 	},
-	"Lanes": func(w *world, asked []any) []control.LaneView {
-		f := asked[1].(store.LaneFilter)
-		return below(w.has.Lanes, f.Limit, func(v control.LaneView) bool {
+	"Lanes": func(w *world, args []any) []control.LaneView {
+		f := args[1].(store.LaneFilter)
+		return rowsWhere(w.has.Lanes, f.Limit, func(v control.LaneView) bool {
 			return (len(f.Keys) == 0 || slices.Contains(f.Keys, v.Key)) && v.Key > f.After &&
 				strings.Contains(v.Key, f.Search) && (!f.Held || v.PausedUntil > testNow)
 		})
 	},
-	"Activity": func(w *world, asked []any) []store.Activity {
-		span, from, to := asked[2].(store.Span), asked[3].(int64), asked[4].(int64)
-		return below(w.has.Activity, len(w.has.Activity), func(a store.Activity) bool {
+	"Activity": func(w *world, args []any) []store.Activity {
+		span, from, to := args[2].(store.Span), args[3].(int64), args[4].(int64)
+		return rowsWhere(w.has.Activity, len(w.has.Activity), func(a store.Activity) bool {
 			return a.Span == span && a.At >= from && a.At < to
 		})
 	},
-	"Schedules": func(w *world, asked []any) []store.Schedule {
-		f := asked[1].(store.ScheduleFilter)
-		return below(w.has.Schedules, f.Limit, func(s store.Schedule) bool {
+	"Schedules": func(w *world, args []any) []store.Schedule {
+		f := args[1].(store.ScheduleFilter)
+		return rowsWhere(w.has.Schedules, f.Limit, func(s store.Schedule) bool {
 			return (f.After == "" || s.ID < f.After) && strings.Contains(s.Name, f.Search) &&
 				(f.Enabled == nil || s.Enabled == *f.Enabled)
 		})
 	},
-	"Redrives": func(w *world, asked []any) []store.Redrive {
-		after := asked[1].(string)
+	"Redrives": func(w *world, args []any) []store.Redrive {
+		after := args[1].(string)
 		is := func(r store.Redrive) bool { return after == "" || r.ID < after }
-		return below(w.has.Redrives, asked[2].(int), is)
+		return rowsWhere(w.has.Redrives, args[2].(int), is)
 	},
 	"Reconcile": func(w *world, _ []any) []store.Reconciliation { return slices.Clone(w.has.Reconciliations) },
-	"Audit": func(w *world, asked []any) store.AuditPage {
-		f := asked[1].(store.AuditFilter)
+	"Audit": func(w *world, args []any) store.AuditPage {
+		f := args[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }
-		return store.AuditPage{Entries: below(w.has.Entries, f.Limit, is), Next: w.has.Older}
+		return store.AuditPage{Entries: rowsWhere(w.has.Entries, f.Limit, is), Next: w.has.NextAudit}
 	},
 }
 
@@ -147,7 +147,7 @@ func ask1[T any](ctx context.Context, w *world, method string, args ...any) (ans
 		return answer, nil
 	}
 	if rows, ok := of[[]T](w); ok {
-		return one(rows, nil, func(row T) bool {
+		return rowWhere(rows, nil, func(row T) bool {
 			return reflect.ValueOf(row).FieldByName("ID").String() == args[1]
 		})
 	}
@@ -167,12 +167,12 @@ func of[T any](w *world) (field T, ok bool) {
 
 func (w *world) List(ctx context.Context, _ string, f store.Filter) (p store.Page, _ error) {
 	if f.Ref == "" && f.LockKey == "" {
-		p.Next = w.has.Left
+		p.Next = w.has.ScanEnd
 	}
 	w.mu.Lock()
 	all := w.has.Callbacks
 	w.mu.Unlock()
-	p.Callbacks = below(all, f.Limit+1, func(c store.Callback) bool {
+	p.Callbacks = rowsWhere(all, f.Limit+1, func(c store.Callback) bool {
 		return (f.After == nil || c.ID < f.After.ID) && (f.Ref == "" || c.Ref == f.Ref) &&
 			(f.LockKey == "" || c.LockKey == f.LockKey) && (f.Kind == "" || c.Kind == f.Kind) &&
 			(len(f.States) == 0 || slices.Contains(f.States, c.StateAt(f.Now))) &&
@@ -188,17 +188,17 @@ func (w *world) List(ctx context.Context, _ string, f store.Filter) (p store.Pag
 
 func (w *world) Attempt(ctx context.Context, _, _ string, number int) (store.Attempt, error) {
 	is := func(a store.Attempt) bool { return a.Number == number }
-	return one(w.has.Attempts, w.call(ctx, "Attempt"), is)
+	return rowWhere(w.has.Attempts, w.call(ctx, "Attempt"), is)
 }
 
 func (w *world) Endpoint(ctx context.Context, _, id string) (store.Endpoint, error) {
-	return one(w.has.Endpoints, w.call(ctx, "Endpoint"),
+	return rowWhere(w.has.Endpoints, w.call(ctx, "Endpoint"),
 		func(ep store.Endpoint) bool { return ep.ID == id && ep.DeletedAt == 0 })
 }
 
 func (w *world) EndpointByExternalID(ctx context.Context, _, name string) (store.Endpoint, error) {
 	is := func(ep store.Endpoint) bool { return ep.ExternalID == name }
-	return one(w.has.Endpoints, w.call(ctx, "EndpointByExternalID"), is)
+	return rowWhere(w.has.Endpoints, w.call(ctx, "EndpointByExternalID"), is)
 }
 
 func (w *world) CreateEndpoint(
@@ -206,13 +206,13 @@ func (w *world) CreateEndpoint(
 ) (control.EndpointReceipt, error) {
 	made := control.EndpointReceipt{Endpoint: store.Endpoint{ID: testID(9)}, Created: true,
 		Secret: w.has.Secret}
-	return made, refused(ch.Invalid, w.did(ctx, "CreateEndpoint", by, ch))
+	return made, refused(ch.Invalid, w.recordChange(ctx, "CreateEndpoint", by, ch))
 }
 
 func (w *world) PatchEndpoint(
 	ctx context.Context, _, id string, ch control.EndpointChange, by store.Actor,
 ) (store.Endpoint, error) {
-	return store.Endpoint{}, refused(ch.Invalid, w.did(ctx, "PatchEndpoint", by, id, ch))
+	return store.Endpoint{}, refused(ch.Invalid, w.recordChange(ctx, "PatchEndpoint", by, id, ch))
 }
 
 // refused is what an engine says of a change in which something was wrong before it came there.
@@ -226,7 +226,7 @@ func refused(invalid []store.FieldError, err error) error {
 func (w *world) RotateSecret(
 	ctx context.Context, _ string, q control.SecretQuery, r control.Rotation, by store.Actor,
 ) (secret.RevealedSecret, int64, error) {
-	return w.has.Secret, testNow + 3_600_000, w.did(ctx, "RotateSecret", by, q, r)
+	return w.has.Secret, testNow + 3_600_000, w.recordChange(ctx, "RotateSecret", by, q, r)
 }
 
 func (w *world) CountRedrive(ctx context.Context, _ string, q control.RedriveRequest) (int64, bool, error) {
@@ -234,7 +234,7 @@ func (w *world) CountRedrive(ctx context.Context, _ string, q control.RedriveReq
 	if q.Action == "set_url" && q.URL == "" { // as the engine does
 		err = invalid("url", "is not an address")
 	}
-	return w.has.Picked.N, w.has.Picked.More, err
+	return w.has.Matched.N, w.has.Matched.More, err
 }
 
 // The engine and the store have a method of the same name, with different parameters.
@@ -246,11 +246,11 @@ type (
 func (e engineFace) Redrive(
 	ctx context.Context, _ string, q control.RedriveRequest, by store.Actor,
 ) (store.Redrive, error) {
-	return store.Redrive{ID: testID(3)}, e.did(ctx, "StartRedrive", by, q)
+	return store.Redrive{ID: testID(3)}, e.recordChange(ctx, "StartRedrive", by, q)
 }
 
 func (s storeFace) Redrive(ctx context.Context, _, id string) (store.Redrive, error) {
-	return one(s.has.Redrives, s.call(ctx, "Redrive"), func(r store.Redrive) bool { return r.ID == id })
+	return rowWhere(s.has.Redrives, s.call(ctx, "Redrive"), func(r store.Redrive) bool { return r.ID == id })
 }
 
 func (w *world) CreateKey(
@@ -260,5 +260,5 @@ func (w *world) CreateKey(
 	if len(q.Invalid) > 0 {
 		return made, "", refused(q.Invalid, nil)
 	}
-	return made, "dk_the-secret-wxyz", w.did(ctx, "CreateKey", by, q)
+	return made, "dk_the-secret-wxyz", w.recordChange(ctx, "CreateKey", by, q)
 }

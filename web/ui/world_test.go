@@ -28,15 +28,15 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
-	// ring are the keys that callers hold, by their text.
-	ring map[string]store.Key
+	// keys are the keys that callers hold, by their text.
+	keys map[string]store.Key
 	// fails are the errors of methods by their names; errLate: the method ends when its context does;
 	// errPanics: it panics.
 	fails map[string]error
 	// asked is how each method was called last, calls how often, done what was changed.
-	asked map[string]string
-	calls map[string]int
-	done  []string
+	lastCall map[string]string
+	calls    map[string]int
+	changes  []string
 }
 
 // data are the rows that a test gives. Lists are in the order of the store.
@@ -45,7 +45,7 @@ type data struct {
 	Attempts        []store.Attempt
 	Payload         store.Payload
 	Counts          store.Counts
-	Why             control.Explanation
+	Explanation     control.Explanation
 	Poll            control.PollView
 	Dead            []store.DeadGroup
 	Endpoints       []store.Endpoint
@@ -76,10 +76,10 @@ type data struct {
 	}
 	// Left is where a list that no index serves was left, when there is nothing in it; Older the same of the
 	// audit.
-	Left  *store.Cursor
-	Older string
+	ScanEnd   *store.Cursor
+	NextAudit string
 	// Picked is what a redrive's filter picks.
-	Picked struct {
+	Matched struct {
 		N    int64
 		More bool
 	}
@@ -91,8 +91,8 @@ func newWorld(lines ...string) *world {
 	w := &world{
 		Options:  Options{AdminKey: testKey, Version: "test"},
 		has:      data{Health: dispatch.Health{Ready: true}},
-		sessions: make(map[string]store.Session), ring: holders(), fails: make(map[string]error),
-		asked: make(map[string]string), calls: make(map[string]int),
+		sessions: make(map[string]store.Session), keys: testKeys(), fails: make(map[string]error),
+		lastCall: make(map[string]string), calls: make(map[string]int),
 	}
 	w.calledEngine.recorder, w.calledStore.recorder = w, w
 	for _, line := range lines {
@@ -117,7 +117,7 @@ func (w *world) call(ctx context.Context, method string, args ...any) error {
 	for _, arg := range args {
 		text.WriteString(" " + brief(reflect.ValueOf(arg)))
 	}
-	w.asked[method] = text.String()
+	w.lastCall[method] = text.String()
 	w.calls[method]++
 	err := w.fails[method]
 	w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *world) call(ctx context.Context, method string, args ...any) error {
 }
 
 // change sets a line while somebody looks at the lists of callbacks.
-func (w *world) change(line string) {
+func (w *world) update(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.set(line); err != nil {
@@ -148,11 +148,11 @@ func (w *world) count(method string) int {
 }
 
 // did is call for a change: it is noted with its actor.
-func (w *world) did(ctx context.Context, method string, by store.Actor, args ...any) error {
+func (w *world) recordChange(ctx context.Context, method string, by store.Actor, args ...any) error {
 	err := w.call(ctx, method, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line := method + w.asked[method]
+	line := method + w.lastCall[method]
 	if by.Name != "admin key" {
 		line += " by " + by.Name
 	}
@@ -162,7 +162,7 @@ func (w *world) did(ctx context.Context, method string, by store.Actor, args ...
 	if by.Reason != "" {
 		line += " because " + by.Reason
 	}
-	w.done = append(w.done, line)
+	w.changes = append(w.changes, line)
 	return err
 }
 
@@ -206,7 +206,7 @@ func brief(v reflect.Value) string {
 }
 
 // one is the row of a list that a store is asked for, or what it says where there is none.
-func one[T any](all []T, err error, is func(T) bool) (row T, _ error) {
+func rowWhere[T any](all []T, err error, is func(T) bool) (row T, _ error) {
 	if i := slices.IndexFunc(all, is); i >= 0 && err == nil {
 		return all[i], nil
 	}
@@ -217,7 +217,7 @@ func one[T any](all []T, err error, is func(T) bool) (row T, _ error) {
 }
 
 // below are the rows of a list, newest first, that stand after one, at most so many.
-func below[T any](all []T, limit int, is func(T) bool) []T {
+func rowsWhere[T any](all []T, limit int, is func(T) bool) []T {
 	all = slices.DeleteFunc(slices.Clone(all), func(row T) bool { return !is(row) })
 	return all[:min(len(all), limit)]
 }
@@ -254,7 +254,7 @@ func (w *world) DeleteSession(_ context.Context, token string) error {
 func (w *world) AuthenticateHash(_ context.Context, hash [sha256.Size]byte) (store.Key, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for text, key := range w.ring {
+	for text, key := range w.keys {
 		if sha256.Sum256([]byte(text)) == hash {
 			return key, nil
 		}
@@ -265,7 +265,7 @@ func (w *world) AuthenticateHash(_ context.Context, hash [sha256.Size]byte) (sto
 func (w *world) revoke(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.ring, text)
+	delete(w.keys, text)
 }
 
 func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
@@ -273,7 +273,7 @@ func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
 	if failed := w.call(ctx, "Project"); failed != nil {
 		err = failed
 	}
-	return one(all, err, func(p store.Project) bool { return p.ID == id })
+	return rowWhere(all, err, func(p store.Project) bool { return p.ID == id })
 }
 
 func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
