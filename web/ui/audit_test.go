@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestEveryActionHasAText: an action that the program writes and no catalogue has is found here.
+// TestEveryActionHasAText finds actions in the source that have no text in the catalogues.
 func TestEveryActionHasAText(t *testing.T) {
 	t.Parallel()
 	all, err := readLanguages(textFiles)
@@ -43,15 +43,15 @@ func TestEveryActionHasAText(t *testing.T) {
 				found++
 				action := strings.Join(m[1:], "")
 				if !all[0].has("action." + action) {
-					t.Errorf("%s writes %s, for which there are no words", name, action)
+					t.Errorf("%s writes %s, which has no text", name, action)
 				}
 				if actionGroupOf(action).name == "" {
-					t.Errorf("%s is of no family", action)
+					t.Errorf("%s is in no action group", action)
 				}
 			}
 		}
 	}
 	if found < 30 {
-		t.Errorf("only %d actions were found: the test looks for them in the wrong way", found)
+		t.Errorf("only %d actions found, want at least 30: the pattern is wrong", found)
 	}
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 )
 
-// TestEveryBlockHasTexts: whatever keeps a callback or a lane is named, with what can be done about it, in
-// every language.
+// TestEveryBlockHasTexts: every catalogue has a title and a cure for each block of a callback or a lane.
 func TestEveryBlockHasTexts(t *testing.T) {
 	t.Parallel()
 	u, err := newPages()
@@ -20,7 +19,7 @@ func TestEveryBlockHasTexts(t *testing.T) {
 		b := &base{ui: u, lang: l, now: testNow}
 		for _, code := range control.BlockCodes {
 			if !b.Has("why.title."+code) || !b.Has("why.cure."+code) {
-				t.Errorf("%s has no words for %s", l.code, code)
+				t.Errorf("%s has no texts for %s", l.code, code)
 			}
 		}
 		for _, code := range []string{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// FuzzFilter: a filter that is put into an address again is the same filter.
+// FuzzFilter: a filter that is formatted and parsed again is the same filter.
 func FuzzFilter(f *testing.F) {
 	zone, ok := zoneOf("America/New_York")
 	if !ok {
@@ -33,17 +33,17 @@ func FuzzFilter(f *testing.F) {
 		again := r.readFilter(first.Values)
 		if len(first.wrong) > 0 {
 			if len(again.wrong) == 0 {
-				t.Errorf("%q is refused for %v, and not the second time", query, first.wrong)
+				t.Errorf("%q is invalid (%v), but parsed again it is valid", query, first.wrong)
 			}
 			return
 		}
 		if !reflect.DeepEqual(first, again) {
-			t.Errorf("%q is the filter %+v, and read again %+v", query, first, again)
+			t.Errorf("%q is the filter %+v, parsed again %+v", query, first, again)
 		}
 	})
 }
 
-// FuzzLocal: wherever a form leads, a browser stays with the admin pages of this host.
+// FuzzLocal: for any address, local returns a path of the admin pages of this host.
 func FuzzLocal(f *testing.F) {
 	for _, s := range []string{
 		"/ui/callbacks?state=dead#top", "//evil.example/ui/", "/ui/../../x", "https://evil.example/ui/",
@@ -60,12 +60,12 @@ func FuzzLocal(f *testing.F) {
 		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme || u.User != nil ||
 			!strings.HasPrefix(u.Path, "/ui/") ||
 			!strings.HasPrefix(to, "/ui/") || strings.ContainsAny(to, "\\\r\n\t") {
-			t.Errorf("%q leads to %q, which is %v, %v", address, to, u, err)
+			t.Errorf("local(%q) is %q, which resolves to %v, %v", address, to, u, err)
 		}
 	})
 }
 
-// FuzzInput: a moment that is taken is written in UTC as one that reads the same.
+// FuzzInput: a parsed time, formatted in UTC, parses to the same time.
 func FuzzInput(f *testing.F) {
 	for _, zone := range []string{"UTC", "America/New_York", "Asia/Shanghai"} {
 		for _, s := range []string{
@@ -85,14 +85,14 @@ func FuzzInput(f *testing.F) {
 		if !ok {
 			return
 		}
-		shown := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
-		if back, ok := r.parseInput(shown); !ok || back != ms {
-			t.Errorf("%q in %s is %d, shown as %s, which reads as %d, %t", s, name, ms, shown, back, ok)
+		text := time.UnixMilli(ms).UTC().Format(time.RFC3339Nano)
+		if back, ok := r.parseInput(text); !ok || back != ms {
+			t.Errorf("%q in %s is %d, formatted %s, which parses as %d, %t", s, name, ms, text, back, ok)
 		}
 	})
 }
 
-// FuzzForm: a form that is read has texts only, and of them no more bytes than were sent.
+// FuzzForm: a parsed form has only UTF-8 texts without NUL, and no more bytes than the body.
 func FuzzForm(f *testing.F) {
 	for _, s := range []string{
 		"a=b&c=%e4%bb%ae", "a=%00", "a=%ff", "a=%zz", "=&=", "a;b=c", strings.Repeat("a=b&", 100),
@@ -114,12 +114,12 @@ func FuzzForm(f *testing.F) {
 			for _, value := range values {
 				size += len(name) + len(value)
 				if strings.ContainsRune(value, 0) || strings.ToValidUTF8(value, "") != value {
-					t.Errorf("%q: %q is no text", name, value)
+					t.Errorf("field %q: %q is not text", name, value)
 				}
 			}
 		}
 		if size > len(body) {
-			t.Errorf("%d bytes are made of %d", size, len(body))
+			t.Errorf("the form has %d bytes, the body only %d", size, len(body))
 		}
 	})
 }

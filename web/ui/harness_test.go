@@ -15,30 +15,31 @@ import (
 	"golang.org/x/net/html"
 )
 
-// testNow is the clock's time in tests, testKey the settings' admin key.
+// testNow is the time of the clock, testKey the admin key of the settings.
 const (
 	testNow = 1_794_000_000_000
 	testKey = "an admin key of tests"
 )
 
-// hostile is what somebody might put wherever they can write.
-const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"</td></tr></pre>&lt;b&gt; {{.}} javascript:alert(3)`
+// hostile is a text that tries to be markup, a template and a link.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'"</td></tr></pre>` +
+	`&lt;b&gt; {{.}} javascript:alert(3)`
 
-// A browser asks for pages, keeps cookies, and follows no redirect by itself.
+// A browser requests pages and keeps cookies. It does not follow redirects.
 type browser struct {
 	t       *testing.T
 	ui      *UI
 	handler http.Handler
 	cookies map[string]string
-	// headers are sent with each request, from the address; empty: what httptest says.
+	// headers are sent with each request. address is the network address; empty means httptest's default.
 	headers http.Header
 	address string
 }
 
-// testResources is read once for all tests: it never changes.
+// testResources are read once for all tests. They are read-only.
 var testResources = sync.OnceValues(readResources)
 
-// options are those of pages that ask the world.
+// options returns Options whose engine and store are the world.
 func (w *world) options() Options {
 	made := w.Options
 	if made.Engine == nil {
@@ -50,7 +51,7 @@ func (w *world) options() Options {
 	return made
 }
 
-// open makes the pages of a world, with somebody before them who has not signed in.
+// newBrowser returns a browser for the UI of a world, without a session.
 func newBrowser(t *testing.T, w *world) *browser {
 	t.Helper()
 	k, err := testResources()
@@ -64,7 +65,7 @@ func newBrowser(t *testing.T, w *world) *browser {
 	t.Cleanup(u.Close)
 	gin.SetMode(gin.ReleaseMode)
 	engine := gin.New()
-	if err := engine.SetTrustedProxies(nil); err != nil { // as the server does
+	if err := engine.SetTrustedProxies(nil); err != nil { // as package web does
 		t.Fatal(err)
 	}
 	engine.NoRoute(u.NotFound)
@@ -73,7 +74,7 @@ func newBrowser(t *testing.T, w *world) *browser {
 		headers: make(http.Header)}
 }
 
-// signedIn is open for who has signed in with the admin key, in UTC.
+// signedIn returns a browser with a session of the admin key, in UTC.
 func signedIn(t *testing.T, w *world) *browser {
 	t.Helper()
 	b := newBrowser(t, w)
@@ -88,7 +89,7 @@ func (b *browser) signIn(key string) {
 	}
 }
 
-// A result is an answer that has been read.
+// A result is a response with its parsed body.
 type result struct {
 	t      *testing.T
 	path   string
@@ -123,7 +124,7 @@ func (b *browser) do(req *http.Request) result {
 	return result{b.t, req.URL.RequestURI(), rec.Code, rec.Header(), rec.Body.String(), doc}
 }
 
-// get asks for a page.
+// get requests a page.
 func (b *browser) get(path string) result {
 	b.t.Helper()
 	return b.do(httptest.NewRequest(http.MethodGet, path, nil))
@@ -147,7 +148,7 @@ func (b *browser) send(path string, form url.Values) result {
 	return b.do(req)
 }
 
-// ok demands that there is a page.
+// ok fails the test unless the status is 200.
 func (r result) ok() result {
 	r.t.Helper()
 	if r.status != http.StatusOK {
@@ -156,7 +157,7 @@ func (r result) ok() result {
 	return r
 }
 
-// leads demands a redirect.
+// redirects fails the test unless the response redirects to a path.
 func (r result) redirects(to string) result {
 	r.t.Helper()
 	if got := r.header.Get("Location"); r.status != http.StatusSeeOther || got != to {
@@ -165,7 +166,7 @@ func (r result) redirects(to string) result {
 	return r
 }
 
-// has demands an element that matches, with the text in it.
+// has reports an error unless a matching element contains the text.
 func (r result) has(selector, text string) {
 	r.t.Helper()
 	found := find(r.doc, selector)
@@ -174,21 +175,21 @@ func (r result) has(selector, text string) {
 			return
 		}
 	}
-	r.t.Errorf("no %q has the text %q; %d match the selector, in\n%s", selector, text, len(found), r.text())
+	r.t.Errorf("none of %d elements %q has the text %q, in\n%s", len(found), selector, text, r.text())
 }
 
-// lacks demands that nothing matches.
+// hasNot reports an error if an element matches.
 func (r result) hasNot(selector string) {
 	r.t.Helper()
 	if found := find(r.doc, selector); len(found) > 0 {
-		r.t.Errorf("%q is there %d times: %q", selector, len(found), textOf(found[0]))
+		r.t.Errorf("%d elements match %q, want none: %q", len(found), selector, textOf(found[0]))
 	}
 }
 
-// count is how many elements match.
+// count returns the number of matching elements.
 func (r result) count(selector string) int { return len(find(r.doc, selector)) }
 
-// form is what a browser would send of the form in the page.
+// form returns the values that a browser would send for the page's form.
 func (r result) form() url.Values {
 	values := url.Values{}
 	for _, n := range find(r.doc, "section form") {
@@ -211,7 +212,7 @@ func (r result) form() url.Values {
 	return values
 }
 
-// text is what the page says.
+// text returns the text of the page's main part, or the body if it has none.
 func (r result) text() string {
 	main := find(r.doc, "main")
 	if len(main) == 0 {
@@ -220,10 +221,11 @@ func (r result) text() string {
 	return strings.Join(strings.Fields(textOf(main[0])), " ")
 }
 
-// pieceOfSelector is a tag, #id, .class, [attribute] or [attribute=value].
+// pieceOfSelector matches a tag, #id, .class, [attribute] or [attribute=value].
 var pieceOfSelector = regexp.MustCompile(`[#.]?[^#.\[]+|\[[^\]]*\]`)
 
-// find returns the elements that match: parts with spaces between them, each below the one before, of pieces.
+// find returns the matching elements. A selector has parts with spaces between them, each a descendant of the
+// previous one. A part is a sequence of pieces.
 func find(n *html.Node, selector string) []*html.Node {
 	found := []*html.Node{n}
 	for _, part := range strings.Fields(selector) {
@@ -287,5 +289,5 @@ func textOf(n *html.Node) string {
 	return out.String()
 }
 
-// newPages makes pages of which nothing is asked.
+// newPages returns a UI for tests that send no requests.
 func newPages() (*UI, error) { return New(newWorld().options()) }

@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// TestListsHaveAllPages: the pages show each row once, in the order of the list, and keep the filter.
+// TestListsHaveAllPages follows the links to the next page. The pages must show each row once, in the list's
+// order, and keep the filter.
 func TestListsHaveAllPages(t *testing.T) {
 	t.Parallel()
 	const n = 120
 	w := newWorld("callbacks 120", "endpoints 120", "lanes 120", "redrives 120", "schedules 120", "keys 120")
 	for i := range w.has.Lanes {
-		w.has.Lanes[i].Open = int64((i + 1) / 2) // two by two alike
+		w.has.Lanes[i].Open = int64((i + 1) / 2) // each number twice
 	}
 	b := signedIn(t, w)
 	for path, want := range map[string]struct {
@@ -35,7 +36,7 @@ func TestListsHaveAllPages(t *testing.T) {
 			}
 			for part := range strings.SplitSeq(path[strings.IndexByte(path, '?')+1:], "&") {
 				if !strings.Contains(next, part) {
-					t.Errorf("%s: a next page forgets %s: %s", path, part, next)
+					t.Errorf("%s: a next page loses %s: %s", path, part, next)
 				}
 			}
 			res := b.get(next).ok()
@@ -54,11 +55,10 @@ func TestListsHaveAllPages(t *testing.T) {
 		}
 		slices.Sort(seen)
 		if all != want.n || len(slices.Compact(seen)) != want.n {
-			t.Errorf("%s: %d rows are shown, %d different ones, want %d", path, all,
-				len(slices.Compact(seen)), want.n)
+			t.Errorf("%s: %d rows, %d distinct, want %d", path, all, len(slices.Compact(seen)), want.n)
 		}
 	}
 	if rows := b.get("/ui/lanes?sort=backlog&cursor=gone").ok().count("tbody tr"); rows != pageSize {
-		t.Errorf("after a lane that is none of the largest any more, %d are shown", rows)
+		t.Errorf("after a lane that is not in the list: %d rows, want %d", rows, pageSize)
 	}
 }

@@ -26,13 +26,13 @@ type listener struct {
 	end    context.CancelFunc
 }
 
-// seen is one event: its name, and the regions as they are sent.
+// seen is one event: its name and the JSON of its regions.
 type seen struct{ name, regions string }
 
-// has says whether the event has a region.
+// has reports whether the event has a region.
 func (e seen) has(name string) bool { return strings.Contains(e.regions, `"region":"`+name+`"`) }
 
-// listen opens the stream of a page as the browser.
+// listen opens the stream of a page with the browser's cookies.
 func (b *browser) listen(server *httptest.Server, page string) *listener {
 	b.t.Helper()
 	ctx, end := context.WithCancel(context.Background())
@@ -71,13 +71,13 @@ func (b *browser) listen(server *httptest.Server, page string) *listener {
 	return l
 }
 
-// next is the next event, or none at the end of the stream.
+// next returns the next event. more is false at the end of the stream.
 func (l *listener) next(what string) (e seen, more bool) {
 	l.t.Helper()
 	select {
 	case e, more = <-l.events:
 	case <-time.After(60 * time.Second):
-		l.t.Fatalf("never: %s", what)
+		l.t.Fatalf("no event within a minute: %s", what)
 	}
 	return e, more
 }
@@ -96,7 +96,7 @@ func (l *listener) until(what string, ok func(e seen) bool) {
 	}
 }
 
-// over waits until the stream has ended.
+// waitEnd waits for the end of the stream.
 func (l *listener) waitEnd() {
 	l.t.Helper()
 	for more := true; more; {
@@ -104,20 +104,20 @@ func (l *listener) waitEnd() {
 	}
 }
 
-// looking opens the pages of a world, with a server for their streams.
+// liveBrowser returns a signed-in browser and a server for streams.
 func liveBrowser(t *testing.T, w *world) (*browser, *httptest.Server) {
 	t.Helper()
 	b := signedIn(t, w)
 	server := httptest.NewServer(b.handler)
 	t.Cleanup(server.Close)
-	t.Cleanup(b.ui.Close) // first: streams end
+	t.Cleanup(b.ui.Close) // runs before server.Close, which waits for the streams
 	return b, server
 }
 
-// begun is the first event of a page.
+// begun reports whether an event is the first of a page.
 func begun(e seen) bool { return e.has("rows") }
 
-// What many look at is rendered once.
+// TestWatchersShareOneRendering opens one page in 20 browsers and counts the renderings.
 func TestWatchersShareOneRendering(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -133,30 +133,30 @@ func TestWatchersShareOneRendering(t *testing.T) {
 	began := time.Now()
 	all[0].until("a new row", func(e seen) bool {
 		if e.has("banner") {
-			t.Error("what has not changed is sent")
+			t.Error("the event has an unchanged region")
 		}
 		return strings.Contains(e.regions, "order-0001")
 	})
 	for _, l := range all[:3] {
 		for range 2 {
-			l.until("a beat", func(e seen) bool { return e.name == "regions" })
+			l.until("a heartbeat", func(e seen) bool { return e.name == "regions" })
 		}
 	}
 	ticks := int(time.Since(began)/renderEvery) + 2
 	if n := w.count("List") - before; n > ticks {
-		t.Errorf("20 pages that show the same were rendered %d times in %d ticks", n, ticks)
+		t.Errorf("a page with 20 watchers was rendered %d times in %d intervals", n, ticks)
 	}
 	for _, l := range all {
 		l.end()
 	}
-	testserver.Until(t, "without a viewer nothing is rendered", func() bool {
+	testserver.Until(t, "the view ends with its last watcher", func() bool {
 		b.ui.hub.mu.Lock()
 		defer b.ui.hub.mu.Unlock()
 		return len(b.ui.hub.views) == 0 && b.ui.hub.watchers == 0
 	})
 }
 
-// TestStreamsEnd: with the key that the page was opened with, and with the server.
+// TestStreamsEnd checks that a stream ends when its key is revoked and when the UI closes.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -167,7 +167,7 @@ func TestStreamsEnd(t *testing.T) {
 		return strings.Contains(e.regions, "No callbacks yet")
 	})
 	w.revoke("reader")
-	first.until("the page is told to load anew", func(e seen) bool { return e.name == "reload" })
+	first.until("a reload event", func(e seen) bool { return e.name == "reload" })
 	first.waitEnd()
 	b.signIn(testKey)
 	second := b.listen(server, "/ui/callbacks")
@@ -175,12 +175,12 @@ func TestStreamsEnd(t *testing.T) {
 	b.ui.Close()
 	second.waitEnd()
 	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
-		t.Errorf("a stream after the end: %d", l.status)
+		t.Errorf("a stream after Close: status %d", l.status)
 	}
 }
 
-// What a page panics at is outside of any request: it ends that page's streams, and neither the process nor
-// others'.
+// TestPanicEndsOnlyItsStreams: a live page panics outside of any request. That must not end the process or
+// the streams of other pages.
 func TestPanicEndsOnlyItsStreams(t *testing.T) {
 	t.Parallel()
 	var log testserver.Log
@@ -198,23 +198,24 @@ func TestPanicEndsOnlyItsStreams(t *testing.T) {
 	text := log.String()
 	for _, want := range []string{"out of cheese", "world_test.go", `"page":"/ui/redrives"`} {
 		if strings.Count(text, want) == 0 {
-			t.Errorf("the log lacks %q: %s", want, text)
+			t.Errorf("the log does not contain %q: %s", want, text)
 		}
 	}
 	if n := strings.Count(text, "panicked"); n != 1 {
-		t.Errorf("%d lines for one panic", n)
+		t.Errorf("%d log lines for one panic, want 1", n)
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(testKey)))
 	for _, secret := range []string{b.cookies[sessionCookie], hash, "query-value"} {
 		if strings.Contains(text, secret) {
-			t.Errorf("the log has %q", secret)
+			t.Errorf("the log contains %q", secret)
 		}
 	}
 	w.update("fail Redrives nothing")
 	b.listen(server, "/ui/redrives?x=query-value").until("the page is rendered again", begun)
 }
 
-// A key has so many streams, whatever it looks at, and each that ends makes room.
+// TestStreamsOfAKeyAreBounded opens streams of several pages with one key until the bound. After one ends,
+// another can open.
 func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -223,14 +224,14 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	for i := range 20 {
 		l := b.listen(server, "/ui/callbacks?ref="+strconv.Itoa(i%3))
 		if l.status != http.StatusOK {
-			t.Fatalf("stream %d: %d", i+1, l.status)
+			t.Fatalf("stream %d: status %d", i+1, l.status)
 		}
 		all = append(all, l)
 	}
 	for _, page := range []string{"/ui/callbacks?ref=0", "/ui/callbacks?ref=another"} {
 		l := b.listen(server, page)
 		if l.status != http.StatusTooManyRequests || l.header.Get("Retry-After") == "" {
-			t.Errorf("one more stream: %d, %v", l.status, l.header)
+			t.Errorf("a stream beyond the bound: status %d, %v", l.status, l.header)
 		}
 		b.get(page).ok()
 	}
@@ -238,10 +239,10 @@ func TestStreamsOfAKeyAreBounded(t *testing.T) {
 	other.ui, other.handler = b.ui, b.handler
 	other.signIn("reader")
 	if l := other.listen(server, "/ui/callbacks?ref=0"); l.status != http.StatusOK {
-		t.Errorf("another key's stream: %d", l.status)
+		t.Errorf("a stream of another key: status %d", l.status)
 	}
 	all[7].end()
-	testserver.Until(t, "a stream that ended makes room", func() bool {
+	testserver.Until(t, "a stream opens after another has ended", func() bool {
 		return b.listen(server, "/ui/callbacks?ref=0").status == http.StatusOK
 	})
 }
@@ -264,7 +265,7 @@ func TestHubIsBounded(t *testing.T) {
 		leave = append(leave, end)
 	}
 	if _, err := watch(maxViews, maxViews); !errors.Is(err, errFull) {
-		t.Errorf("more views than there may be: %v", err)
+		t.Errorf("a view beyond the bound: %v", err)
 	}
 	for i := range maxWatchers - maxViews {
 		if _, err := watch(i%maxViews, i%maxViews); err != nil {
@@ -272,38 +273,38 @@ func TestHubIsBounded(t *testing.T) {
 		}
 	}
 	if _, err := watch(0, 0); !errors.Is(err, errFull) {
-		t.Errorf("more watchers than there may be: %v", err)
+		t.Errorf("a watcher beyond the bound: %v", err)
 	}
-	for range 3 { // the second and third time it is no watcher any more
+	for range 3 { // only the first call counts
 		leave[0]()
 	}
 	if _, err := watch(0, 0); err != nil {
-		t.Errorf("one has left: %v", err)
+		t.Errorf("after one has left: %v", err)
 	}
 	if _, err := watch(0, 0); !errors.Is(err, errFull) {
-		t.Errorf("one has left, and two have come: %v", err)
+		t.Errorf("a second watcher after one has left: %v", err)
 	}
 }
 
-// Case 55. A key that is revoked ends its streams within 15 s, also while a page takes long to be rendered;
-// so does the end of the session.
+// TestRevokedKeyEndsStream is case 55. A revoked key ends its streams within sessionCheckEvery, even while a
+// page renders slowly. The end of the session does so too.
 func TestRevokedKeyEndsStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := newBrowser(t, w)
 	b.signIn("reader")
 	if sessionCheckEvery > time.Minute {
-		t.Errorf("streams look every %s", sessionCheckEvery)
+		t.Errorf("streams check their session every %s", sessionCheckEvery)
 	}
 	req := httptest.NewRequest(http.MethodGet, "/ui/live", nil)
 	req.AddCookie(&http.Cookie{Name: sessionCookie, Value: b.cookies[sessionCookie]})
 	r := &request{http: req}
 	if b.ui.sessionEnded(r) {
-		t.Fatal("a session that goes on has ended")
+		t.Fatal("a valid session counts as ended")
 	}
 	w.revoke("reader")
 	if !b.ui.sessionEnded(r) {
-		t.Error("the stream of a revoked key goes on")
+		t.Error("the stream of a revoked key does not end")
 	}
 }
 
@@ -318,17 +319,17 @@ func TestTimeless(t *testing.T) {
 	}
 }
 
-// A live rendering of the system page is the same as long as nothing changes.
+// TestSystemPageIsStable: two renderings without a change have the same regions, so the stream sends nothing.
 func TestSystemPageIsStable(t *testing.T) {
 	t.Parallel()
 	b := signedIn(t, newWorld("processes 2", `stats {"Delayed":1}`))
 	first, second := regions(b.get("/ui/system").ok().body), regions(b.get("/ui/system").ok().body)
 	if len(first) < 4 {
-		t.Errorf("there are %d regions", len(first))
+		t.Errorf("%d regions, want at least 4", len(first))
 	}
 	for name := range first {
 		if first[name] != second[name] {
-			t.Errorf("the region %s is never the same", name)
+			t.Errorf("the region %s differs without a change", name)
 		}
 	}
 }

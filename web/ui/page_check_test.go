@@ -10,7 +10,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// staticBytes is how much a page takes beside itself: its style, script and icon, unpacked.
+// staticBytes returns the size of a page's style sheet, script and icon, uncompressed.
 var staticBytes = sync.OnceValues(func() (n int, err error) {
 	all, err := readAssets()
 	for _, a := range all.files {
@@ -19,7 +19,7 @@ var staticBytes = sync.OnceValues(func() (n int, err error) {
 	return n, err
 })
 
-// checkSize checks how much a browser loads for a page, whose rows are as people write them.
+// checkSize checks the bytes that a browser loads for a page with usual rows.
 func checkSize(t *testing.T, res result) {
 	t.Helper()
 	static, err := staticBytes()
@@ -27,23 +27,22 @@ func checkSize(t *testing.T, res result) {
 		t.Fatal(err)
 	}
 	if n := len(res.body) + static; n > 100<<10 {
-		t.Errorf("the page has %d bytes with its style, script and icon, more than the 100 KiB that it may",
-			n)
+		t.Errorf("the page has %d bytes with its style, script and icon; at most 100 KiB", n)
 	}
 }
 
-// checkPage is what must hold for every page, whatever it shows.
+// checkPage checks what must hold for every page with any content.
 func checkPage(t *testing.T, res result) {
 	t.Helper()
 	if strings.Contains(res.body, "hunter2") {
-		t.Error("the page says what only the log may")
+		t.Error("the page contains the text of an internal error or a credential")
 	}
 	if strings.Contains(fmt.Sprint(res.header), "whsec_") {
 		t.Errorf("a signing secret is in the headers: %v", res.header)
 	}
 	policy := res.header.Get("Content-Security-Policy")
 	if strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
-		t.Errorf("the content policy is %q", policy)
+		t.Errorf("the content security policy is too weak: %q", policy)
 	}
 	// Case 60.
 	if !strings.Contains(policy, "frame-ancestors 'none'") || res.header.Get("X-Frame-Options") != "DENY" {
@@ -58,7 +57,7 @@ func checkPage(t *testing.T, res result) {
 		switch n.Data {
 		case "script":
 			if attr(n, "src") == "" || n.FirstChild != nil {
-				t.Errorf("a script stands in the page: %q", textOf(n))
+				t.Errorf("the page has an inline script: %q", textOf(n))
 			}
 		case "style", "iframe", "object", "embed", "base":
 			t.Errorf("the page has a %s", n.Data)
@@ -68,7 +67,7 @@ func checkPage(t *testing.T, res result) {
 			for _, name := range []string{"href", "action", "formaction"} {
 				value := attr(n, name)
 				if value != "" && !strings.HasPrefix(value, "/ui/") && !strings.HasPrefix(value, "#") {
-					t.Errorf("a %s leads to %q", n.Data, value)
+					t.Errorf("a %s has a foreign URL %q", n.Data, value)
 				}
 			}
 			if n.Data != "form" && strings.TrimSpace(textOf(n)) == "" && attr(n, "aria-label") == "" {
@@ -79,7 +78,7 @@ func checkPage(t *testing.T, res result) {
 		case "h1", "h2", "h3", "h4":
 			next := int(n.Data[1] - '0')
 			if next > level+1 {
-				t.Errorf("heading %q of level %d after one of level %d", textOf(n), next, level)
+				t.Errorf("heading %q of level %d follows a heading of level %d", textOf(n), next, level)
 			}
 			level = next
 		case "table":
@@ -90,12 +89,12 @@ func checkPage(t *testing.T, res result) {
 		for _, a := range n.Attr {
 			switch {
 			case strings.HasPrefix(a.Key, "on"):
-				t.Errorf("a %s has a handler %s", n.Data, a.Key)
+				t.Errorf("a %s has an inline handler %s", n.Data, a.Key)
 			case a.Key == "style":
-				t.Errorf("a %s has a style of its own, which the policy forbids: %q", n.Data, a.Val)
+				t.Errorf("a %s has an inline style, which the policy forbids: %q", n.Data, a.Val)
 			case a.Key == "id":
 				if ids[a.Val] {
-					t.Errorf("the id %q is there twice", a.Val)
+					t.Errorf("duplicate id %q", a.Val)
 				}
 				ids[a.Val] = true
 			}
@@ -106,18 +105,18 @@ func checkPage(t *testing.T, res result) {
 			if a.Key == "for" || a.Key == "aria-labelledby" || a.Key == "aria-describedby" {
 				for _, id := range strings.Fields(a.Val) {
 					if !ids[id] {
-						t.Errorf("%s of a %s names %q, which is not there", a.Key, n.Data, id)
+						t.Errorf("%s of a %s names the missing id %q", a.Key, n.Data, id)
 					}
 				}
 			}
 		}
 	}
 	if n := res.count("h1"); n != 1 {
-		t.Errorf("the page has %d headings of the first level", n)
+		t.Errorf("the page has %d headings h1, want 1", n)
 	}
 	missing := regexp.MustCompile(`\b[a-z_]+(\.[a-z_]+)+\b`).FindAllString(ownText(res.doc), -1)
 	if len(missing) > 0 {
-		t.Errorf("keys of the catalogue are shown: %q", missing)
+		t.Errorf("the page shows keys of missing texts: %q", missing)
 	}
 }
 
@@ -139,7 +138,7 @@ func checkLabel(t *testing.T, res result, n *html.Node) {
 	t.Errorf("a field has no label: %v", n.Attr)
 }
 
-// ownText is the text of a page that is ours: what is marked as data is left out.
+// ownText returns the text of a page without elements that are marked as data (translate="no").
 func ownText(n *html.Node) string {
 	var out strings.Builder
 	var walk func(n *html.Node)

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestPages: each page in each of its states, in every language, for every key, with hostile rows and
-// addresses, and with each call failing that the page makes.
+// TestPages runs the scripts of testdata/pages. It renders each page in every language and for every key,
+// with hostile rows and URLs, and with an error of each call that the page makes.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range scripts(t, "pages/*.txt") {
@@ -39,7 +39,7 @@ func TestPages(t *testing.T) {
 					checkPage(t, res)
 					checkSize(t, res)
 				}
-				// it must not be loaded anew while somebody types in it
+				// A reload would lose the typed values.
 				if strings.HasPrefix(s.name, "form-") {
 					res.hasNot("body[data-live]")
 				}
@@ -55,7 +55,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestEveryPageHasACase: a page without a case is found here.
+// TestEveryPageHasACase finds pages without a script.
 func TestEveryPageHasACase(t *testing.T) {
 	t.Parallel()
 	var paths []string
@@ -72,13 +72,12 @@ func TestEveryPageHasACase(t *testing.T) {
 			return fits
 		}
 		if !slices.ContainsFunc(paths, shows) {
-			t.Errorf("no case shows %s", route.Path)
+			t.Errorf("no script gets %s", route.Path)
 		}
 	}
 }
 
-// checkHostile renders the page with hostile texts in all rows, and with each parameter of its address in
-// turn.
+// checkHostile renders the page with hostile texts in all rows, then also in each parameter of its URL.
 func checkHostile(t *testing.T, s script) {
 	t.Helper()
 	w := s.world(t)
@@ -105,7 +104,8 @@ func checkHostile(t *testing.T, s script) {
 	}
 }
 
-// checkFaults has each call fail that the page makes. An index that says no sizes is no error of a page.
+// checkFaults renders the page with an error of each call that the page makes. Only Stats may fail without an
+// error page.
 func checkFaults(t *testing.T, s script, calls []string) {
 	t.Helper()
 	for _, method := range calls {
@@ -118,14 +118,14 @@ func checkFaults(t *testing.T, s script, calls []string) {
 			want = http.StatusOK
 		}
 		if res.status != want {
-			t.Errorf("without an answer of %s: status %d, want %d", method, res.status, want)
+			t.Errorf("%s fails: status %d, want %d", method, res.status, want)
 		}
 		checkPage(t, res)
 	}
 }
 
-// checkOwnTexts renders the page in a language in which every text of the catalogue stands in brackets:
-// letters outside of them, and outside of what is marked as data, are a text that no catalogue has.
+// checkOwnTexts renders the page with a catalogue that has brackets around each text. Letters outside of
+// brackets are a text that no catalogue has, unless they are marked as data.
 func checkOwnTexts(t *testing.T, w *world, path string) {
 	t.Helper()
 	b := newBrowser(t, w)
@@ -152,7 +152,7 @@ func checkOwnTexts(t *testing.T, w *world, path string) {
 	}
 	for _, word := range strings.Fields(stray.String()) {
 		if !slices.Contains([]string{"Dispatcher", "ms", "s", "m", "h", "d", "KiB", "MiB"}, word) {
-			t.Errorf("%q is in no catalogue, and not marked as data", word)
+			t.Errorf("%q is in no catalogue and not marked as data", word)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestCatalogues(t *testing.T) {
 	}
 }
 
-// namedTexts are the keys of texts that are put together from the names of states, classes and the like.
+// namedTexts returns the keys that are built from the names of states and classes.
 func namedTexts() (keys []string) {
 	for _, s := range store.States {
 		keys = append(keys, "state."+string(s))
@@ -221,8 +221,8 @@ func namedTexts() (keys []string) {
 	return keys
 }
 
-// TestEveryTextIsUsed: a key is used where it stands in the code or in a template, or where one begins with
-// what stands there with a dot at its end.
+// TestEveryTextIsUsed finds texts that no page uses. A key is used if the code or a template contains it, or
+// contains a prefix of it that ends with a dot.
 func TestEveryTextIsUsed(t *testing.T) {
 	t.Parallel()
 	all, err := readLanguages(textFiles)
@@ -238,7 +238,7 @@ func TestEveryTextIsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	literal := regexp.MustCompile(`"([a-z_]+(?:\.[a-z0-9_]+)*\.?)(?:%s[^"]*)?"`)
-	ending := regexp.MustCompile(`"(?:%s)?(\.[a-z]+)"`) // of keys that begin with the name of a page
+	ending := regexp.MustCompile(`"(?:%s)?(\.[a-z]+)"`) // the end of a key that begins with a page's name
 	used := make(map[string]bool)
 	for _, name := range append(files, pages...) {
 		if strings.HasSuffix(name, "_test.go") {
@@ -264,7 +264,7 @@ func TestEveryTextIsUsed(t *testing.T) {
 			found = found || key[i] == '.' && used[key[:i+1]]
 		}
 		if !found {
-			t.Errorf("nothing shows the text %q", key)
+			t.Errorf("no page uses the text %q", key)
 		}
 	}
 }

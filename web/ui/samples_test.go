@@ -18,7 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// sampleSpan is the n-th span of activity: of an hour by minutes, then of a day, then of a week.
+// sampleSpan returns the n-th span of activity: the spans of an hour, then of a day, then of a week.
 func sampleSpan(n int) store.Activity {
 	i := int64(n - 1)
 	for _, r := range timeRanges {
@@ -38,7 +38,7 @@ func sampleSpan(n int) store.Activity {
 	return store.Activity{}
 }
 
-// sampleLaneHour is an hour of a lane, of the two days that each lane has. In the last hours some failed.
+// sampleLaneHour returns an hour of a lane. Each lane has 48 hours, with failures in the last ones.
 func sampleLaneHour(n int) store.Activity {
 	hour := int64(n-1) % 48
 	a := store.Activity{
@@ -73,13 +73,13 @@ func sampleHour(n int) store.DueHour {
 	return store.DueHour{At: store.Hour.Begin(testNow) + hour*3_600_000, Count: 5000 - hour*hour*7}
 }
 
-// made are the samples that are calculated.
+// computedRows are the functions for computed samples, by the name of the list.
 var computedRows = map[string]any{
-	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead, "reconciliations": sampleReconciliation,
-	"hours": sampleHour,
+	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead,
+	"reconciliations": sampleReconciliation, "hours": sampleHour,
 }
 
-// written are the samples of testdata/samples.txt, by the names of their lists.
+// sampleRows reads the samples of testdata/samples.txt, by the name of the list.
 var sampleRows = sync.OnceValues(func() (map[string]string, error) {
 	raw, err := os.ReadFile("testdata/samples.txt")
 	all := make(map[string]string)
@@ -91,20 +91,19 @@ var sampleRows = sync.OnceValues(func() (map[string]string, error) {
 	return all, err
 })
 
-// newestFirst are the lists in which the n-th row comes before those of lower numbers.
+// newestFirst are the lists in which rows with higher numbers come first.
 var newestFirst = []string{"callbacks", "endpoints", "schedules", "redrives", "entries", "keys"}
 
-// numbered puts the number of a row in the places for it.
+// withNumber replaces the placeholders for the number of a row.
 func withNumber(row string, n int) string {
 	row = strings.NewReplacer("{n}", testID(n), "{#}", strconv.Itoa(n), "{%04d}", fmt.Sprintf("%04d", n),
 		"{%03d}", fmt.Sprintf("%03d", n)).Replace(row)
 	return expandPlaceholders(row, inJSON)
 }
 
-// set reads a line of a script that says what there is: "fail METHOD WHAT", "options JSON", or the name of a
-// field of the data with its JSON. A list is "NAME ROW ROW…", whose first row is laid over the first sample,
-// and so on, or "NAME N ROW ROW…" for N samples, over which the rows are laid one after the other, again and
-// again. In a row {n} is the id of its number.
+// set applies a data line of a script: "fail METHOD ERROR", "options JSON", or a field of data with its JSON.
+// A list is "NAME ROW ROW…": each row overrides fields of a sample. Or it is "NAME N ROW ROW…" for N samples;
+// the rows override them in rotation. In a row {n} is the id with the row's number.
 func (w *world) set(line string) error {
 	name, rest, _ := strings.Cut(line, " ")
 	if name == "fail" {
@@ -119,7 +118,7 @@ func (w *world) set(line string) error {
 		return strings.EqualFold(s, name)
 	})
 	if !field.IsValid() {
-		return fmt.Errorf("%q is nothing that there can be", name)
+		return fmt.Errorf("the world has no field %q", name)
 	}
 	samples, err := sampleRows()
 	if err != nil {
@@ -181,7 +180,7 @@ func reverseRows(list reflect.Value) {
 	}
 }
 
-// errorOf is an error by its name, or "invalid FIELD MESSAGE; FIELD MESSAGE".
+// errorOf returns an error by its name, or an InvalidError for "invalid FIELD MESSAGE; FIELD MESSAGE".
 func errorOf(what string) error {
 	known := map[string]error{
 		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
@@ -201,11 +200,11 @@ func errorOf(what string) error {
 	return &wrong
 }
 
-// identifiers are the texts of the data that are no text of people, but lead from one row to another.
+// identifiers are the fields that link rows. People cannot write them.
 var identifiers = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key " +
 	"LaneCount.Lane")
 
-// spoil puts what is hostile wherever a sender, a receiver or an operator can write.
+// makeHostile replaces every text that a sender, a receiver or an operator can write.
 func makeHostile(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -249,7 +248,7 @@ func makeHostile(v reflect.Value) {
 	}
 }
 
-// testID makes the n-th id of tests.
+// testID returns the n-th id of the tests.
 func testID(n int) string {
 	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	id := []byte("01KAZZZZZZ0000000000000000")

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestRoutes: what each route needs. "root" is for the settings' admin key alone, "live" is kept up to date.
+// TestRoutes lists the routes with their scopes. "root" is only for the admin key of the settings, "live" has
+// a stream.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	transcript.File(t, "testdata/routes.txt", func(*testing.T, string) string {
@@ -32,14 +33,14 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// keyScopes has the scopes that each key of holders includes.
+// keyScopes are the scopes that each of testKeys includes.
 var keyScopes = map[string][]store.Scope{
 	"admin":  {store.ScopeAdmin, store.ScopeOperate, store.ScopeRead, store.ScopeSend, ""},
 	"reader": {store.ScopeRead, ""}, "operator": {store.ScopeOperate, store.ScopeRead, ""},
 	"sender": {store.ScopeSend, store.ScopeRead, ""},
 }
 
-// holders are keys by their texts, one for each set of scopes that the tests need.
+// testKeys returns keys by their texts, one for each set of scopes that the tests need.
 func testKeys() map[string]store.Key {
 	key := func(n int, scopes ...store.Scope) store.Key {
 		return store.Key{ID: testID(n), Name: "support", Project: store.DefaultProject, Scopes: scopes}
@@ -55,13 +56,13 @@ func TestRoutesCheckScopes(t *testing.T) {
 	t.Parallel()
 	b := newBrowser(t, newWorld())
 	if res := b.post("/ui/sign-in", "key", "only"); res.status != http.StatusForbidden {
-		t.Errorf("a key that may only send signs in: %d", res.status)
+		t.Errorf("sign-in with a key that may only send: status %d", res.status)
 	}
 	for who, included := range keyScopes {
 		b.signIn(who)
 		for _, r := range b.ui.Routes() {
 			if slices.Contains(included, r.Scope) && !r.Root {
-				continue // what it does then, the tests of its page show
+				continue // allowed: the scripts of the page test it
 			}
 			res := result{}
 			path := strings.ReplaceAll(r.Path, ":id", "x_"+testID(1))
@@ -71,13 +72,13 @@ func TestRoutesCheckScopes(t *testing.T) {
 				res = b.get(path)
 			}
 			if res.status != http.StatusForbidden {
-				t.Errorf("a %s gets %d for %s %s", who, res.status, r.Method, r.Path)
+				t.Errorf("%s gets %d for %s %s", who, res.status, r.Method, r.Path)
 			}
 		}
 	}
 }
 
-// allRoutes are the routes of any pages.
+// allRoutes returns the routes of a UI.
 var allRoutes = sync.OnceValue(func() []Route {
 	u, err := newPages()
 	if err != nil {
@@ -87,15 +88,15 @@ var allRoutes = sync.OnceValue(func() []Route {
 	return u.Routes()
 })
 
-// mayUse says whether somebody's key is enough for an address, and which scope that needs. Where no route has
-// the address, it is.
+// mayUse reports whether a key may use a URL, and which scope the URL needs. It returns true if no route has
+// the URL.
 func (u *UI) mayUse(who, method, address string) (bool, store.Scope) {
 	path, _, _ := strings.Cut(address, "?")
 	found, _, _ := u.match(method, path)
 	return slices.Contains(keyScopes[who], found.Scope) && !found.Root, found.Scope
 }
 
-// checkOffers checks that a page offers the keys of a project only what they allow.
+// checkOffers checks that a page offers only links and forms that the viewer's key may use.
 func checkOffers(t *testing.T, w *world, path string) {
 	t.Helper()
 	b := newBrowser(t, w)
@@ -103,7 +104,7 @@ func checkOffers(t *testing.T, w *world, path string) {
 		b.signIn(who)
 		res := b.get(path)
 		if allowed, _ := b.ui.mayUse(who, http.MethodGet, path); !allowed && res.status == http.StatusOK {
-			t.Errorf("a %s gets the page", who)
+			t.Errorf("%s gets the page without its scope", who)
 		}
 		if res.status != http.StatusOK {
 			continue
@@ -115,7 +116,7 @@ func checkOffers(t *testing.T, w *world, path string) {
 				method = http.MethodPost
 			}
 			if allowed, scope := b.ui.mayUse(who, method, address); !allowed {
-				t.Errorf("a %s is offered %s %s, which needs %s", who, method, address, scope)
+				t.Errorf("the page offers %s %s to %s, but it needs %s", method, address, who, scope)
 			}
 		}
 	}

@@ -28,13 +28,13 @@ import (
 //	language CODE                    the value of the language cookie
 //	header NAME: VALUE               a request header from now on
 //	revoke KEY, wait D               revokes a key; lets time pass
-//	get PATH                         requests a page; the status must be 200 unless the next line is status or redirect
+//	get PATH                         requests a page: 200, unless a line status or redirect follows
 //	post PATH FIELDS                 sends a form; FIELDS are a URL query
 //	submit FIELDS                    sends the form of the last page with changed fields
 //	status CODE, redirect PATH       the status of the last response; the target of its redirect
 //	has SELECTOR: TEXT               an element with the text exists
 //	count N SELECTOR                 the number of matching elements
-//	ids SELECTOR: ID ID…             the ids of the matching elements in order; elements without an id are skipped
+//	ids SELECTOR: ID ID…             the ids of the matching elements, in order
 //	order SELECTOR: TEXT | TEXT…     the matching elements contain these texts, one each, in order
 //	no SELECTOR, absent TEXT         no element matches; the body does not contain the text
 //	response-header NAME: PATTERN    a response header matches
@@ -42,8 +42,8 @@ import (
 //	changed METHOD…                  the next change; a script lists all changes in order
 //	called METHOD PART PART…         the last call of a method had these parts
 //
-// Placeholders: {7} is the seventh id, {now-5m} a time, {24h} a duration in nanoseconds, {hostile} a text that
-// tries to be markup, and {x*300} a long text. Data, forms, bodies and changes are also expanded by
+// Placeholders: {7} is the seventh id, {now-5m} a time, {24h} a duration in nanoseconds, {hostile} a text
+// that tries to be markup, and {x*300} a long text. Data, forms, bodies and changes are also expanded by
 // transcript.Expand.
 type script struct {
 	name  string

@@ -19,37 +19,38 @@ func TestStoredSessionHasNoSecrets(t *testing.T) {
 	w := newWorld()
 	b := signedIn(t, w)
 	if len(w.sessions) != 1 {
-		t.Errorf("%d sessions", len(w.sessions))
+		t.Errorf("%d sessions, want 1", len(w.sessions))
 	}
 	for token, row := range w.sessions {
 		if strings.Contains(b.cookies[sessionCookie], token) {
-			t.Error("the token is stored as the browser has it")
+			t.Error("the stored token is the token of the cookie")
 		}
 		if strings.Contains(string(row.Data), testKey) {
-			t.Error("the session has the key")
+			t.Error("the stored session contains the key")
 		}
 	}
 }
 
-// Case 61: whoever planted a session's cookie before the sign-in does not share the session.
+// TestSignInRenewsTheToken is case 61, session fixation: a cookie that was planted before the sign-in must
+// not be valid after it.
 func TestSignInRenewsTheToken(t *testing.T) {
 	t.Parallel()
 	b := signedIn(t, newWorld())
 	planted := b.cookies[sessionCookie]
 	b.signIn(testKey)
 	if got := b.cookies[sessionCookie]; got == planted || got == "" {
-		t.Errorf("the session goes on as %q", got)
+		t.Errorf("the token after the sign-in is %q", got)
 	}
 	b.cookies[sessionCookie] = planted
 	b.get("/ui/callbacks").redirects("/ui/sign-in?next=%2Fui%2Fcallbacks")
 	b.cookies[sessionCookie] = "planted"
 	b.signIn(testKey)
 	if b.cookies[sessionCookie] == "planted" {
-		t.Error("a planted token is taken over")
+		t.Error("the sign-in accepts a planted token")
 	}
 }
 
-// A page view is not a write.
+// TestPageViewsDoNotWriteSessions: sessionSeen changes at most once in seenEvery.
 func TestPageViewsDoNotWriteSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -63,7 +64,8 @@ func TestPageViewsDoNotWriteSessions(t *testing.T) {
 	}
 }
 
-// Guesses are counted before the key is looked up, so that parallel ones do not all pass.
+// TestParallelGuessesAreLimited: an attempt must count before the key is looked up. Otherwise parallel
+// attempts would all pass.
 func TestParallelGuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,14 +82,14 @@ func TestParallelGuessesAreLimited(t *testing.T) {
 		for _, status := range statuses {
 			counted[status]++
 		}
-		told, slow := counted[http.StatusUnauthorized], counted[http.StatusTooManyRequests]
-		if told > 10 || told+slow != len(statuses) {
-			t.Errorf("answers by status: %v", counted)
+		refused, limited := counted[http.StatusUnauthorized], counted[http.StatusTooManyRequests]
+		if refused > 10 || refused+limited != len(statuses) {
+			t.Errorf("responses by status: %v", counted)
 		}
 	})
 }
 
-// slowKeys knows no key, and takes its time to say so.
+// slowKeys is an engine without keys whose look-up takes 20 ms.
 type slowKeys struct{ Engine }
 
 func (slowKeys) AuthenticateHash(context.Context, [sha256.Size]byte) (store.Key, error) {

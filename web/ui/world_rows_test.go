@@ -15,8 +15,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A calledEngine and a calledStore have the methods of world_made_test.go, which ask the world. The world's
-// own methods come before them. A method that has no stub yet compiles, for the stubs to be made.
+// calledEngine and calledStore have the generated methods of world_made_test.go, which call the world. The
+// world's own methods shadow them. The embedded interfaces let the test compile before a new method has a
+// stub.
 type (
 	AnyEngine    = Engine
 	AnyStore     = Store
@@ -30,12 +31,13 @@ type (
 	}
 )
 
-// TestStubsAreMade: world_made_test.go has the methods of the engine and of the store.
+// TestStubsAreMade checks that world_made_test.go has all methods of Engine and Store. -update generates it.
 func TestStubsAreMade(t *testing.T) {
 	transcript.Stubs(t, "world_made_test.go", "ui", reflect.TypeFor[Engine](), reflect.TypeFor[Store]())
 }
 
-// ask0 notes a call, of a project unless it is about the project itself. A call with an actor is a change.
+// ask0 records a call of a generated stub without a result. It omits the project from the arguments, except
+// for PauseProject. A call with an actor is a change.
 func ask0(ctx context.Context, w *world, method string, args ...any) error {
 	if len(args) > 0 && method != "PauseProject" {
 		if _, ofProject := args[0].(string); ofProject {
@@ -55,8 +57,8 @@ func actorOf(args []any) (by store.Actor, ok bool) {
 	return by, ok
 }
 
-// answers are what calls are answered with, where that is neither what the world has nor empty: a value, or
-// what makes it of the world and of what was asked for.
+// answers are the results of methods that do not simply return data of the world: a value, or a function of
+// the world and the arguments.
 var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
@@ -69,7 +71,7 @@ var answers = map[string]any{
 			return before == 0 || a.Number < before
 		})
 	},
-	// Counts counts the largest lanes, as the store does.
+	// Like the store, Counts counts the largest lanes.
 	"Counts": func(w *world, _ []any) store.Counts {
 		counts := w.has.Counts
 		for _, v := range w.has.Lanes {
@@ -120,7 +122,9 @@ var answers = map[string]any{
 		is := func(r store.Redrive) bool { return after == "" || r.ID < after }
 		return rowsWhere(w.has.Redrives, args[2].(int), is)
 	},
-	"Reconcile": func(w *world, _ []any) []store.Reconciliation { return slices.Clone(w.has.Reconciliations) },
+	"Reconcile": func(w *world, _ []any) []store.Reconciliation {
+		return slices.Clone(w.has.Reconciliations)
+	},
 	"Audit": func(w *world, args []any) store.AuditPage {
 		f := args[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }
@@ -128,8 +132,8 @@ var answers = map[string]any{
 	},
 }
 
-// ask1 notes a call, and answers with what of its type the world has: in a list, with the row of the id that
-// is asked for.
+// ask1 records a call of a generated stub and returns its result: from answers, or the data of the result's
+// type, or the row with the id in a list of that type.
 func ask1[T any](ctx context.Context, w *world, method string, args ...any) (answer T, _ error) {
 	if err := ask0(ctx, w, method, args...); err != nil {
 		return answer, err
@@ -151,10 +155,10 @@ func ask1[T any](ctx context.Context, w *world, method string, args ...any) (ans
 			return reflect.ValueOf(row).FieldByName("ID").String() == args[1]
 		})
 	}
-	panic("no world has what answers " + method)
+	panic("the world has no result for " + method)
 }
 
-// of is the first field of the data that has the type.
+// of returns the first field of the data with the type.
 func of[T any](w *world) (field T, ok bool) {
 	has := reflect.ValueOf(&w.has).Elem()
 	for i := range has.NumField() {
@@ -215,7 +219,7 @@ func (w *world) PatchEndpoint(
 	return store.Endpoint{}, refused(ch.Invalid, w.recordChange(ctx, "PatchEndpoint", by, id, ch))
 }
 
-// refused is what an engine says of a change in which something was wrong before it came there.
+// refused returns the engine's error for a change that the page has marked as invalid.
 func refused(invalid []store.FieldError, err error) error {
 	if err == nil && len(invalid) > 0 {
 		return &store.InvalidError{Fields: invalid}
@@ -231,13 +235,14 @@ func (w *world) RotateSecret(
 
 func (w *world) CountRedrive(ctx context.Context, _ string, q control.RedriveRequest) (int64, bool, error) {
 	err := w.call(ctx, "CountRedrive")
-	if q.Action == "set_url" && q.URL == "" { // as the engine does
+	if q.Action == "set_url" && q.URL == "" { // like the engine
 		err = invalid("url", "is not an address")
 	}
 	return w.has.Matched.N, w.has.Matched.More, err
 }
 
-// The engine and the store have a method of the same name, with different parameters.
+// engineFace and storeFace separate the method Redrive, which the engine and the store have with different
+// parameters.
 type (
 	engineFace struct{ *world }
 	storeFace  struct{ *world }

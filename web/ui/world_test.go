@@ -18,8 +18,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A world is the store and the engine of the tests. It answers with what it has, keeps a line of each change
-// that it is asked for, and fails where a test says so.
+// A world is the store and the engine of the tests. It returns its data, records each change as a line, and
+// fails as the test demands.
 type world struct {
 	Options
 	calledEngine
@@ -28,18 +28,19 @@ type world struct {
 
 	mu       sync.Mutex
 	sessions map[string]store.Session
-	// keys are the keys that callers hold, by their text.
+	// keys are the valid keys by their text.
 	keys map[string]store.Key
-	// fails are the errors of methods by their names; errLate: the method ends when its context does;
-	// errPanics: it panics.
+	// fails are the errors of methods by name. With errLate the method waits for the end of its context. With
+	// errPanics it panics.
 	fails map[string]error
-	// asked is how each method was called last, calls how often, done what was changed.
+	// lastCall has the arguments of each method's last call, calls the number of calls, changes the lines of
+	// all changes.
 	lastCall map[string]string
 	calls    map[string]int
 	changes  []string
 }
 
-// data are the rows that a test gives. Lists are in the order of the store.
+// data are the rows of a test. Lists are in the order of the store.
 type data struct {
 	Callbacks       []store.Callback
 	Attempts        []store.Attempt
@@ -68,17 +69,16 @@ type data struct {
 	Drift           index.Drift
 	Rebuilt         index.RebuildReport
 	Health          dispatch.Health
-	// Projects are those beside the default one, Paused is the pause of each.
+	// Projects are the projects besides the default one. Paused is the pause of all projects.
 	Projects []string
 	Paused   struct {
 		Until int64
 		Why   string
 	}
-	// Left is where a list that no index serves was left, when there is nothing in it; Older the same of the
-	// audit.
+	// ScanEnd is where the scan of an empty list has ended. NextAudit is the same for the audit log.
 	ScanEnd   *store.Cursor
 	NextAudit string
-	// Picked is what a redrive's filter picks.
+	// Matched is the number of callbacks that a redrive's filter matches.
 	Matched struct {
 		N    int64
 		More bool
@@ -86,7 +86,7 @@ type data struct {
 	Secret secret.RevealedSecret
 }
 
-// newWorld is a process that is well, with what the lines of a script give.
+// newWorld returns a healthy world with the data of script lines.
 func newWorld(lines ...string) *world {
 	w := &world{
 		Options:  Options{AdminKey: testKey, Version: "test"},
@@ -104,13 +104,13 @@ func newWorld(lines ...string) *world {
 }
 
 var (
-	// errBroken is an error of the database that no page expects.
+	// errBroken is an unexpected error with a credential in its text. checkPage looks for the credential.
 	errBroken = errors.New("connect to postgres://bob:hunter2@db: it is on fire")
 	errLate   = errors.New("late")
 	errPanics = errors.New("out of cheese")
 )
 
-// call notes how a method is called, and returns the error that it is to have.
+// call records a call and returns the error of w.fails.
 func (w *world) call(ctx context.Context, method string, args ...any) error {
 	w.mu.Lock()
 	var text strings.Builder
@@ -124,14 +124,14 @@ func (w *world) call(ctx context.Context, method string, args ...any) error {
 	switch {
 	case errors.Is(err, errLate):
 		<-ctx.Done()
-		return fmt.Errorf("it was given up: %w", ctx.Err())
+		return fmt.Errorf("call ended: %w", ctx.Err())
 	case errors.Is(err, errPanics):
 		panic(err)
 	}
 	return err
 }
 
-// change sets a line while somebody looks at the lists of callbacks.
+// update applies a script line while streams render lists of callbacks.
 func (w *world) update(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,14 +140,14 @@ func (w *world) update(line string) {
 	}
 }
 
-// count is how often a method was called.
+// count returns the number of calls of a method.
 func (w *world) count(method string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.calls[method]
 }
 
-// did is call for a change: it is noted with its actor.
+// recordChange is call for a change. It records the change with its actor.
 func (w *world) recordChange(ctx context.Context, method string, by store.Actor, args ...any) error {
 	err := w.call(ctx, method, args...)
 	w.mu.Lock()
@@ -156,7 +156,7 @@ func (w *world) recordChange(ctx context.Context, method string, by store.Actor,
 	if by.Name != "admin key" {
 		line += " by " + by.Name
 	}
-	if by.Address != "192.0.2.1" { // what httptest says
+	if by.Address != "192.0.2.1" { // the default address of httptest
 		line += " from " + by.Address
 	}
 	if by.Reason != "" {
@@ -166,7 +166,7 @@ func (w *world) recordChange(ctx context.Context, method string, by store.Actor,
 	return err
 }
 
-// brief writes a value without what is zero in it.
+// brief formats a value without its zero fields.
 func brief(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -205,7 +205,7 @@ func brief(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// one is the row of a list that a store is asked for, or what it says where there is none.
+// rowWhere returns the first matching row, or store.ErrNotFound. It returns err if that is not nil.
 func rowWhere[T any](all []T, err error, is func(T) bool) (row T, _ error) {
 	if i := slices.IndexFunc(all, is); i >= 0 && err == nil {
 		return all[i], nil
@@ -216,7 +216,7 @@ func rowWhere[T any](all []T, err error, is func(T) bool) (row T, _ error) {
 	return row, err
 }
 
-// below are the rows of a list, newest first, that stand after one, at most so many.
+// rowsWhere returns the first matching rows, at most limit.
 func rowsWhere[T any](all []T, limit int, is func(T) bool) []T {
 	all = slices.DeleteFunc(slices.Clone(all), func(row T) bool { return !is(row) })
 	return all[:min(len(all), limit)]

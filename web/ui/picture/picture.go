@@ -7,7 +7,7 @@
 //   - All input texts are escaped and cut.
 //   - The same input gives the same bytes.
 //   - The size of a chart is bounded for any input (about 12 KB at 168 points).
-//   - No number breaks a chart: NaN, infinities and negative numbers are gaps. Without data the frame is empty
+//   - NaN, infinities and negative numbers are gaps. Without data the frame is empty
 //     and shows NoData.
 //   - Text keeps its size on a narrow page. Only the paths are stretched.
 //
