@@ -29,10 +29,10 @@ type attemptPart struct {
 
 // newAttempt prepares an attempt for a page. callback is the callback's id with the prefix. most bounds the
 // bytes of the response body.
-func newAttempt(a *store.Attempt, kind store.Kind, most int, callback string) attemptPart {
+func newAttempt(a *store.Attempt, kind store.Kind, limit int, callback string) attemptPart {
 	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, kind),
 		Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
-	part.Body, part.Cut = cut(a.ResponseBody, most)
+	part.Body, part.Cut = cut(a.ResponseBody, limit)
 	if a.URL != "" {
 		part.Address = store.MaskURL(a.URL)
 	}

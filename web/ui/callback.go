@@ -168,7 +168,7 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 }
 
 // payloadOf reads a payload and returns at most that many bytes of its text.
-func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPart, err error) {
+func (u *UI) payloadOf(r *request, c *store.Callback, limit int) (part payloadPart, err error) {
 	part.ContentType = c.ContentType
 	if c.PayloadPurged {
 		part.Gone = true
@@ -189,20 +189,20 @@ func (u *UI) payloadOf(r *request, c *store.Callback, most int) (part payloadPar
 	part.Size, part.Masked = len(payload.Body), payload.Masked
 	part.Binary = !utf8.Valid(payload.Body)
 	if !part.Binary {
-		part.Text, part.Cut = cut(string(payload.Body), most)
+		part.Text, part.Cut = cut(string(payload.Body), limit)
 	}
 	return part, nil
 }
 
 // cut shortens a text to at most that many bytes, at a character boundary. It reports whether it has cut.
-func cut(s string, most int) (string, bool) {
-	if len(s) <= most {
+func cut(s string, limit int) (string, bool) {
+	if len(s) <= limit {
 		return s, false
 	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return s[:most], true
+	return s[:limit], true
 }
 
 // curl returns the request as a shell command for manual tests. It is unsigned and without secrets.

@@ -100,13 +100,13 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 		return nil, err
 	}
 	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due",
-		FieldErrors: f.wrong}
+		FieldErrors: f.invalid}
 	f.ByDue = p.ByDue
 	f.After = query.ReadPlace(params.Get("cursor"))
 	if f.After != nil {
 		p.First = p.With()
 	}
-	if len(f.wrong) == 0 {
+	if len(f.invalid) == 0 {
 		if err := u.readRows(r, p); err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 	}
 	p.ResetTo = Root + "/" + name
 	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == ""
-	if p.Can(string(store.ScopeOperate)) && len(f.wrong) == 0 && !f.Empty() {
+	if p.Can(string(store.ScopeOperate)) && len(f.invalid) == 0 && !f.Empty() {
 		for _, act := range []string{"retry", "cancel", "reschedule", "set_url"} {
 			p.Acts = append(p.Acts, bulkAct{act, Root + "/redrives/new?action=" + act + "&" + f.query()})
 		}

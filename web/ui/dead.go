@@ -57,8 +57,8 @@ func (u *UI) dead(r *request) (*response, error) {
 	return show("dead", p)
 }
 
-func (p *deadPage) group(of *store.DeadGroup) *deadGroup {
-	g := &deadGroup{DeadGroup: *of, Newest: link("/callbacks/" + store.CallbackPrefix + of.NewestID)}
+func (p *deadPage) group(group *store.DeadGroup) *deadGroup {
+	g := &deadGroup{DeadGroup: *group, Newest: link("/callbacks/" + store.CallbackPrefix + group.NewestID)}
 	filter := []string{"state", string(store.Dead), "reason", string(g.Reason), "class", string(g.Class)}
 	if g.Status != 0 {
 		filter = append(filter, "status_code", strconv.Itoa(g.Status))

@@ -15,8 +15,8 @@ import (
 // A filter selects the callbacks of a page. The page's URL holds it.
 type filter struct {
 	query.Filter
-	// wrong are the invalid conditions. The message of each is the given value.
-	wrong []store.FieldError
+	// invalid are the invalid conditions. The message of each is the given value.
+	invalid []store.FieldError
 }
 
 // parameters returns a parser for parameters. Their times are in the viewer's zone.
@@ -30,17 +30,17 @@ func (r *request) parameters(from url.Values) *query.Values {
 func (r *request) readFilter(from url.Values) *filter {
 	values := r.parameters(query.Clean(from))
 	f := &filter{Filter: values.Filter(r.now)}
-	for _, wrong := range values.Invalid {
-		f.refuse(wrong.Field)
+	for _, condition := range values.Invalid {
+		f.refuse(condition.Field)
 	}
 	return f
 }
 
-// refuse adds a condition to f.wrong. A wrong label is named "label"; too many labels are reported by count.
+// refuse adds a condition to f.invalid. A wrong label is named "label"; too many labels are reported by count.
 func (f *filter) refuse(name string) {
-	wrong := store.FieldError{Field: name, Message: f.Values.Get(name)}
+	condition := store.FieldError{Field: name, Message: f.Values.Get(name)}
 	if label, isLabel := strings.CutPrefix(name, query.LabelPrefix); isLabel {
-		wrong = store.FieldError{Field: "label", Message: label}
+		condition = store.FieldError{Field: "label", Message: label}
 	} else if name == "label" {
 		n := 0
 		for name := range f.Values {
@@ -48,9 +48,9 @@ func (f *filter) refuse(name string) {
 				n++
 			}
 		}
-		wrong.Message = fmt.Sprintf("%d (≤ %d)", n, query.MaxLabels)
+		condition.Message = fmt.Sprintf("%d (≤ %d)", n, query.MaxLabels)
 	}
-	f.wrong = append(f.wrong, wrong)
+	f.invalid = append(f.invalid, condition)
 }
 
 // findEndpoint resolves the endpoint of a filter. It accepts a deleted endpoint, whose callbacks remain. An
@@ -109,5 +109,5 @@ func filterOf(r *request, of *store.Redrive) (*filter, bool) {
 		}
 	}
 	f := r.readFilter(values)
-	return f, len(f.wrong) == 0
+	return f, len(f.invalid) == 0
 }

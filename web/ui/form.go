@@ -220,7 +220,7 @@ type kind[T any] struct {
 	id     func(r *request) (string, error)
 	find   func(r *request, id string) (T, error)
 	// begin adds facts about the object to a form.
-	begin func(f *form, of T)
+	begin func(f *form, object T)
 	// page returns the page to return to. Nil means the object's own page.
 	page func(r *request) string
 }
@@ -255,7 +255,7 @@ type actOn[T any] struct {
 	scope store.Scope
 	// ask completes the form. Nil means that the form asks only for a reason. actsOn appends the field for
 	// the reason unless ask has added it.
-	ask func(f *form, of T) error
+	ask func(f *form, object T) error
 	// do does the act, and the object's page says that it is done. An act with another response has respond
 	// instead.
 	do      func(r *request, id string) error
@@ -269,7 +269,7 @@ type actOn[T any] struct {
 
 // actsOn returns the routes of the acts on one kind of object.
 func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
-	var made []act
+	var list []act
 	for _, a := range all {
 		key := k.texts + a.name
 		ask := func(r *request) (*form, error) {
@@ -277,15 +277,15 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			if err != nil {
 				return nil, err
 			}
-			of, err := k.find(r, id)
+			object, err := k.find(r, id)
 			if err != nil {
 				return nil, err
 			}
 			f := u.form(r, k.section, key, k.back(r))
 			f.Danger = a.danger
-			k.begin(f, of)
+			k.begin(f, object)
 			if a.ask != nil {
-				err = a.ask(f, of)
+				err = a.ask(f, object)
 			}
 			if _, asked := f.field("reason"); !asked {
 				f.Fields = append(f.Fields, f.askReason())
@@ -309,9 +309,9 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			return u.returnDone(r, k.back(r), r.lang.text(key+".done"))
 		}
 		path, scope := k.path+cmp.Or(a.path, a.name), cmp.Or(a.scope, store.ScopeOperate)
-		made = append(made, act{path, scope, ask, do})
+		list = append(list, act{path, scope, ask, do})
 	}
-	return u.acts(made...)
+	return u.acts(list...)
 }
 
 // form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in says names one more

@@ -31,9 +31,9 @@ func FuzzFilter(f *testing.F) {
 		r := &request{zone: zone, now: testNow}
 		first := r.readFilter(values)
 		again := r.readFilter(first.Values)
-		if len(first.wrong) > 0 {
-			if len(again.wrong) == 0 {
-				t.Errorf("%q is invalid (%v), but parsed again it is valid", query, first.wrong)
+		if len(first.invalid) > 0 {
+			if len(again.invalid) == 0 {
+				t.Errorf("%q is invalid (%v), but parsed again it is valid", query, first.invalid)
 			}
 			return
 		}

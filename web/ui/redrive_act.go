@@ -30,12 +30,12 @@ func (u *UI) redriveActs() []Route {
 }
 
 // beginRedrive adds the facts of a redrive to a form.
-func (f *form) beginRedrive(of store.Redrive) {
-	row := newRedriveRow(&f.base, &of)
+func (f *form) beginRedrive(redrive store.Redrive) {
+	row := newRedriveRow(&f.base, &redrive)
 	f.addFacts("column.id", row.FullID)
 	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())},
 		fact{Name: f.T("column.state"), Value: f.T(row.Label())})
-	f.addFacts("redrives.left", f.N(of.Matched-of.Done-of.Failed))
+	f.addFacts("redrives.left", f.N(redrive.Matched-redrive.Done-redrive.Failed))
 }
 
 const (
@@ -90,8 +90,8 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 	if err := u.findEndpoint(r, b.filter); err != nil {
 		return nil, err
 	}
-	if len(b.filter.wrong) > 0 {
-		wrong := slices.Clone(b.filter.wrong)
+	if len(b.filter.invalid) > 0 {
+		wrong := slices.Clone(b.filter.invalid)
 		for i := range wrong {
 			wrong[i].Message = r.lang.text("redrives.badcondition", "value", wrong[i].Message)
 		}
@@ -266,11 +266,11 @@ func (u *UI) newRedrive(r *request) (*response, error) {
 	if r.value("preview") != "" {
 		return u.recount(r, q)
 	}
-	of, err := u.Engine.Redrive(r.ctx, r.caller.Project, q, r.by())
+	redrive, err := u.Engine.Redrive(r.ctx, r.caller.Project, q, r.by())
 	if err != nil {
 		return nil, err
 	}
-	return u.redirectDone(r, Root+"/redrives/"+store.RedrivePrefix+of.ID, "redrives.begun")
+	return u.redirectDone(r, Root+"/redrives/"+store.RedrivePrefix+redrive.ID, "redrives.begun")
 }
 
 // recount shows the form with a new count as its preview. Invalid fields are errors of the form.

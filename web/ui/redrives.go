@@ -78,9 +78,9 @@ var redriveTones = map[store.RedriveState]string{
 	store.RedriveDone: "good",
 }
 
-func newRedriveRow(b *base, of *store.Redrive) *redriveRow {
-	return &redriveRow{Redrive: *of, FullID: store.RedrivePrefix + of.ID, Tone: redriveTones[of.State],
-		PerSecond: b.rate(of.Rate)}
+func newRedriveRow(b *base, redrive *store.Redrive) *redriveRow {
+	return &redriveRow{Redrive: *redrive, FullID: store.RedrivePrefix + redrive.ID, Tone: redriveTones[redrive.State],
+		PerSecond: b.rate(redrive.Rate)}
 }
 
 // Verb returns the catalogue key of the action.
@@ -95,17 +95,17 @@ func (row *redriveRow) Label() string {
 }
 
 // bar draws the progress of a redrive.
-func (b *base) bar(of *store.Redrive) template.HTML {
+func (b *base) bar(redrive *store.Redrive) template.HTML {
 	return picture.Progress{
 		Frame: picture.Frame{
-			ID:    "bar-" + of.ID,
-			Title: b.T("redrives.bar", "done", of.Done, "failed", of.Failed, "matched", of.Matched),
+			ID:    "bar-" + redrive.ID,
+			Title: b.T("redrives.bar", "done", redrive.Done, "failed", redrive.Failed, "matched", redrive.Matched),
 		},
 		Parts: []picture.Part{
-			{Name: b.T("redrives.done"), Value: float64(of.Done), Tone: picture.Good},
-			{Name: b.T("redrives.failed"), Value: float64(of.Failed), Tone: picture.Bad},
+			{Name: b.T("redrives.done"), Value: float64(redrive.Done), Tone: picture.Good},
+			{Name: b.T("redrives.failed"), Value: float64(redrive.Failed), Tone: picture.Bad},
 		},
-		Total: float64(of.Matched),
+		Total: float64(redrive.Matched),
 	}.HTML()
 }
 
@@ -122,13 +122,13 @@ func effectiveRate(rate store.Rate) store.Rate {
 
 // rate formats the rate of a redrive in the viewer's language.
 func (b *base) rate(rate store.Rate) string {
-	of := effectiveRate(rate)
+	redrive := effectiveRate(rate)
 	unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h",
-		24 * time.Hour: "d"}[of.Per]
+		24 * time.Hour: "d"}[redrive.Per]
 	if unit == "" {
-		return of.String()
+		return redrive.String()
 	}
-	return b.T("redrives.per."+unit, "n", of.Count)
+	return b.T("redrives.per."+unit, "n", redrive.Count)
 }
 
 // redrivePage is the page of one redrive.
@@ -155,32 +155,32 @@ const maxObjectAudit = 20
 
 // redrive is GET /ui/redrives/{id}.
 func (u *UI) redrive(r *request) (*response, error) {
-	of, err := load(r, store.RedrivePrefix, u.Store.Redrive)
+	redrive, err := load(r, store.RedrivePrefix, u.Store.Redrive)
 	if err != nil {
 		return nil, err
 	}
 	audit, err := u.Store.Audit(r.ctx, r.caller.Project,
-		store.AuditFilter{Object: of.ID, Limit: maxObjectAudit})
+		store.AuditFilter{Object: redrive.ID, Limit: maxObjectAudit})
 	if err != nil {
 		return nil, err
 	}
-	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(of.Action)), Audit: audit.Entries}
-	p.redriveRow = newRedriveRow(&p.base, &of)
-	p.Bar = p.bar(&of)
-	p.Left = of.Matched - of.Done - of.Failed
-	if of.State == store.RedriveRunning {
-		p.Takes = p.takes(p.Left, of.Rate)
+	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(redrive.Action)), Audit: audit.Entries}
+	p.redriveRow = newRedriveRow(&p.base, &redrive)
+	p.Bar = p.bar(&redrive)
+	p.Left = redrive.Matched - redrive.Done - redrive.Failed
+	if redrive.State == store.RedriveRunning {
+		p.Takes = p.takes(p.Left, redrive.Rate)
 	}
-	p.Settings = p.settings(&of)
-	if f, ok := filterOf(r, &of); ok {
+	p.Settings = p.settings(&redrive)
+	if f, ok := filterOf(r, &redrive); ok {
 		p.Conditions = f.conditions(&p.base)
 		p.All = Root + "/callbacks?" + f.query()
 	} else {
-		p.RawFilter = indented(string(of.Shown))
+		p.RawFilter = indented(string(redrive.Shown))
 	}
-	if p.Can(string(store.ScopeOperate)) && of.Open() {
+	if p.Can(string(store.ScopeOperate)) && redrive.Open() {
 		p.CanCancel = true
-		p.CanResume = of.Paused
+		p.CanResume = redrive.Paused
 		p.CanPause = !p.CanResume
 	}
 	return show("redrive", p)
@@ -200,19 +200,19 @@ func (b *base) takes(n int64, rate store.Rate) string {
 }
 
 // settings returns the settings of a redrive besides its filter.
-func (b *base) settings(of *store.Redrive) []fact {
-	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(of.Action))},
-		{Name: b.T("redrives.rate"), Value: b.rate(of.Rate)}}
-	switch of.Action {
+func (b *base) settings(redrive *store.Redrive) []fact {
+	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(redrive.Action))},
+		{Name: b.T("redrives.rate"), Value: b.rate(redrive.Rate)}}
+	switch redrive.Action {
 	case store.RedriveRetry:
-		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(of.Ladder))})
+		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(redrive.Ladder))})
 	case store.RedriveSetURL:
-		facts = append(facts, fact{Name: b.T("act.edit.url"), Value: store.MaskURL(of.URL), Data: true})
+		facts = append(facts, fact{Name: b.T("act.edit.url"), Value: store.MaskURL(redrive.URL), Data: true})
 	case store.RedriveReschedule:
 		to := fact{Name: b.T("redrives.moveby"),
-			Value: shortDuration(time.Duration(of.Delay) * time.Millisecond), Data: true}
-		if of.DueAt != 0 {
-			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(of.DueAt), Data: true}
+			Value: shortDuration(time.Duration(redrive.Delay) * time.Millisecond), Data: true}
+		if redrive.DueAt != 0 {
+			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(redrive.DueAt), Data: true}
 		}
 		facts = append(facts, to)
 	case store.RedriveCancel:

@@ -62,14 +62,14 @@ func (u *UI) search(r *request) (*response, error) {
 		lookups = append(lookups, lookup{"search.bylabel", to,
 			store.Filter{Labels: map[string]string{name: value}}})
 	}
-	for _, by := range lookups {
-		by.filter.Now, by.filter.Limit = r.now, searchRows
-		found, err := u.Store.List(r.ctx, r.caller.Project, by.filter)
+	for _, part := range lookups {
+		part.filter.Now, part.filter.Limit = r.now, searchRows
+		found, err := u.Store.List(r.ctx, r.caller.Project, part.filter)
 		if err != nil {
 			return nil, err
 		}
 		if len(found.Callbacks) > 0 || found.Next != nil {
-			p.Parts = append(p.Parts, searchPart{Name: p.T(by.name), Link: by.link,
+			p.Parts = append(p.Parts, searchPart{Name: p.T(part.name), Link: part.link,
 				Rows: newRows(found.Callbacks, r.now)})
 		}
 	}

@@ -94,12 +94,12 @@ func (l Ladder) HTML() template.HTML {
 	return m.html()
 }
 
-// visibleSteps reports which of the steps are visible. A list of more than most steps shows three at the
+// visibleSteps reports which of the steps are visible. A list of more than limit steps shows three at the
 // beginning, two at the end and those around the current step. A gap is never a single step: the text for the
 // gap would take as much room.
-func visibleSteps(steps []Step, most int) []bool {
+func visibleSteps(steps []Step, limit int) []bool {
 	visible := make([]bool, len(steps))
-	if len(steps) <= most {
+	if len(steps) <= limit {
 		for i := range visible {
 			visible[i] = true
 		}
@@ -116,7 +116,7 @@ func visibleSteps(steps []Step, most int) []bool {
 		}
 	}
 	const first, last, gaps = 3, 2, 2
-	room := most - first - last - gaps
+	room := limit - first - last - gaps
 	from := min(max(current-room/2, first), len(steps)-last-room)
 	for i := range visible {
 		visible[i] = i < first || i >= len(steps)-last || i >= from && i < from+room

@@ -19,12 +19,12 @@ func (m *markup) put(parts ...string) {
 }
 
 // text appends an escaped text, cut to at most that many characters.
-func (m *markup) text(s string, most int) { m.put(template.HTMLEscapeString(clean(s, most))) }
+func (m *markup) text(s string, limit int) { m.put(template.HTMLEscapeString(clean(s, limit))) }
 
 // tag appends an escaped text between trusted markup.
-func (m *markup) tag(open, text string, most int, end string) {
+func (m *markup) tag(open, text string, limit int, end string) {
 	m.put(open)
-	m.text(text, most)
+	m.text(text, limit)
 	m.put(end)
 }
 
@@ -64,7 +64,7 @@ func (m *markup) html() template.HTML { return template.HTML(m.b) }
 
 // clean cuts a text to at most that many characters. It removes control characters, which XML forbids, and
 // bidirectional controls, which would change the direction of the text after it.
-func clean(s string, most int) string {
+func clean(s string, limit int) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range s {
@@ -76,7 +76,7 @@ func clean(s string, most int) string {
 		case r == '\uFFFE' || r == '\uFFFF':
 			r = unicode.ReplacementChar
 		}
-		if n == most {
+		if n == limit {
 			b.WriteRune('…')
 			break
 		}
@@ -87,12 +87,12 @@ func clean(s string, most int) string {
 }
 
 // fit cuts a text to about that many pixels at the size of labels.
-func fit(s string, most int) string {
+func fit(s string, limit int) string {
 	s = clean(s, maxName)
-	if width(s) <= most {
+	if width(s) <= limit {
 		return s
 	}
-	room := most - width("…")
+	room := limit - width("…")
 	for i, r := range s {
 		room -= runeWidth(r)
 		if room < 0 {

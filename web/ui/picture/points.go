@@ -67,20 +67,20 @@ func (p points) highest() float64 {
 
 // thinned merges neighbours so that at most that many points remain. Of each group it keeps the value that
 // differs most from the previous kept value. So peaks and dips remain visible.
-func (p points) thinned(most int) points {
-	thin, _ := p.grouped(most, farthest)
+func (p points) thinned(limit int) points {
+	thin, _ := p.grouped(limit, farthest)
 	return thin
 }
 
 // summed sums neighbours so that at most that many points remain. every is the size of a group.
-func (p points) summed(most int) (sums points, every int) { return p.grouped(most, sum) }
+func (p points) summed(limit int) (sums points, every int) { return p.grouped(limit, sum) }
 
 // grouped merges neighbours so that at most that many points remain. join returns the value of a group;
 // before is the value of the previous group. every is the size of a group.
 func (p points) grouped(
-	most int, join func(group []float64, before float64) float64,
+	limit int, join func(group []float64, before float64) float64,
 ) (joined points, every int) {
-	every = max((len(p.at)+most-1)/most, 1)
+	every = max((len(p.at)+limit-1)/limit, 1)
 	if every == 1 {
 		return p, 1
 	}
