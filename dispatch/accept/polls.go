@@ -73,7 +73,10 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
 	return accepted[0], accepted[0].Err
 }
 
-// pollDraft validates a poll. Its error is a *store.InvalidError with every wrong field.
+// pollDraft validates a poll and returns its draft: the request, validated as a callback without a success
+// rule, and what only polls have. Its result callback is validated too, because an error at the end of the
+// poll would reach no caller. The error is a *store.InvalidError with every wrong field under its name in a
+// poll.
 func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	now time.Time) (store.Draft, error) {
 	request := s.Submission
@@ -81,16 +84,16 @@ func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	if request.Method == "" && request.Body == nil {
 		request.Method = "GET"
 	}
-	request.Success = rule.Default // the rule of the poll replaces it below
+	request.Success = rule.Default // a valid stand-in: the draft gets the rule of the poll below
 	f := Findings(slices.Clone(s.Invalid))
 	d, err := ac.draft(v, project, &request, now)
-	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {
+	if wrong, ok := errors.AsType[*store.InvalidError](err); ok { // draft returns no other error
 		for _, w := range wrong.Fields {
 			f = append(f, store.FieldError{Field: requestField(w.Field), Message: w.Message})
 		}
 	}
 	if s.Ref == "" && !f.Has("ref") {
-		f.Add("ref", "is required: a reference and URL have one open poll")
+		f.Add("ref", "is required: there is one open poll for a reference and URL")
 	}
 	rule := s.rule(&f)
 	if len(s.Context) > MaxPollContext {

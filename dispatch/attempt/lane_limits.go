@@ -131,10 +131,11 @@ func (ln *laneLimit) wantsClaim() bool {
 	return ln.full && ln.stopped == 0 && ln.free() >= max(ln.placed(), 1)
 }
 
-// beginClaim begins a claim of the shard; endClaim or failClaim must follow, and a shard has one claim at a
-// time. It returns the ended leases that the claim names, and the lanes that it prefetches. A lease is named
-// once: if the claim fails, the settlement of the lease names its successor. The returned leases are valid
-// until the next beginClaim of the shard.
+// beginClaim returns the Ended and the Prefetch of the shard's next claim request. Its claimer calls it
+// before each claim; endClaim or failClaim must follow, and a shard has one claim at a time. A lease is named
+// once. If the claim fails, the settlement of the lease names its successor instead; without a successor the
+// lease counts until it is settled. Naming comes before the size of the prefetch, because it moves successors
+// to places that count. The returned leases are valid until the next beginClaim of the shard.
 func (limits *laneLimits) beginClaim(
 	shard int,
 ) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {
@@ -145,7 +146,7 @@ func (limits *laneLimits) beginClaim(
 	for lane, ln := range s.lanes {
 		ln.requested = false
 		if ln.stopped > 0 {
-			continue // the leases of a stopped lane would be put back
+			continue // this process would put the leases of a stopped lane back
 		}
 		if count := min(len(ln.ended), schedule.MaxEnded-len(s.named)); count > 0 {
 			s.name(ln, count)

@@ -135,8 +135,8 @@ func (ix *Index) unblock() {
 
 // pick leases up to req.Max items by start-time fair queueing: the lane that was served least is next, and
 // gives at most a quantum. Every lane in the runnable heaps has ready items and room for them, so each turn
-// leases at least one item and the loop ends. Lanes that do not answer share MaxUncertain and MaxTimingOut
-// items.
+// leases at least one item and the loop ends. The lanes that are not Answering get at most MaxUncertain items
+// together, and those of them that are TimingOut at most MaxTimingOut.
 func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
@@ -159,7 +159,7 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 			it.health = uint8(l.health)
 			prefetched := l.inflight >= ix.concurrency(l)
 			ix.lease(it, req.Token, until)
-			if prefetched {
+			if prefetched { // ix.lease has counted it, and a prefetched lease does not count
 				it.kind |= isUncounted
 				l.inflight--
 				l.prefetch--
@@ -177,8 +177,9 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	return leases
 }
 
-// first returns the lane with the lowest virtual time among the healths whose share of the claim is not used
-// up, or nil.
+// first returns the lane with the lowest virtual time, or nil. With equal times it is the one with the lower
+// number. room says how many more items this claim may take from lanes of each health; a health without room
+// is left out. The lane stays in its heap.
 func (ix *Index) first(room [classes]int) *lane {
 	var best *lane
 	for class := range ix.runnable {
@@ -216,7 +217,8 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	return n
 }
 
-// leased returns the item's lease as the reply has it.
+// leased returns the lease of a leased item as the reply of a claim describes it, but for Full, which the
+// caller sets.
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
@@ -225,8 +227,10 @@ func (ix *Index) leased(it *item) schedule.Lease {
 	}
 }
 
-// repeated returns what is still leased of the owner's last claim. Full is always set: for a lane that is not
-// full, the claimer then names ended leases without need.
+// repeated returns the leases of the owner's last claim that are still leased under its token. A claimer asks
+// for them when the reply of that claim was lost. The leases keep their ends. Full is set in all of them,
+// since the index did not record which lanes were full; naming ended leases of a lane that is not full is
+// harmless.
 func (ix *Index) repeated(last *batch) []schedule.Lease {
 	var leases []schedule.Lease
 	for _, k := range last.keys {

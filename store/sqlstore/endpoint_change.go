@@ -249,10 +249,13 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 	return t.audit(entries...)
 }
 
-// audit returns the audit action and the differences of the upsert. The action is empty if nothing differs.
+// audit returns the audit action and the differences of the upsert. The action is empty if nothing differs;
+// then nothing is written. Health and times are not compared. For a created endpoint it sets
+// u.before.Enabled: a missing endpoint counts as enabled, here and where the lanes of before and after are
+// compared.
 func (u *upsert) audit() (action string, changed auditDiff, detail fields) {
 	if u.created {
-		u.before.Enabled = true // compare with an endpoint without a pause and without limits
+		u.before.Enabled = true
 		return "endpoint.create", diff(endpointParts, &u.before, &u.after).made(),
 			fields{"name": u.after.Name, "external_id": u.after.ExternalID}
 	}

@@ -200,7 +200,8 @@ func (l *listing) endQuery(rows int) *query {
 	return &q
 }
 
-// readQuery finds the matching rows up to end, or up to the end of the list if end is nil.
+// readQuery finds the matching rows after l.After, up to and including end, or to the end of the list if end
+// is nil. It reads as many as fit on the page and one more, by which take sees that the page is full.
 func (l *listing) readQuery(end *store.Cursor) *query {
 	var q query
 	q.add(l.from() + "\n\tAND ")
