@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// leastRounds is the fewest rounds of a comparison that is written into a document.
+// leastRounds is the lowest number of rounds of a comparison that may go into a document.
 const leastRounds = 5
 
-// compareCommand measures all systems beside each other, in rounds, and reports ratios to the floor of the
-// same round.
+// compareCommand measures all systems in rounds, and reports ratios to the floor of the same round.
 func compareCommand(args []string) error {
 	flags, b := newFlags("compare")
 	rounds := flags.Int("rounds", leastRounds, "how often everything is measured")
@@ -23,8 +22,8 @@ func compareCommand(args []string) error {
 		"lateness")
 	document := flags.String("report", "", "`file` whose block \"compare\" is replaced")
 	flags.StringVar(&b.profiles, "profiles", "",
-		"`directory` for profiles of the dispatcher; they cost time: compare no figures of that run")
-	pgo := flags.String("pgo", "", "`file` for the CPU profiles as one, for builds to be optimized by")
+		"`directory` for profiles of the dispatcher; profiling costs time, so do not compare its figures")
+	pgo := flags.String("pgo", "", "`file` for the merged CPU profiles, for profile-guided builds")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -43,7 +42,7 @@ func compareCommand(args []string) error {
 		if b.profiles != "" {
 			must(tb, os.MkdirAll(b.profiles, 0o755))
 		}
-		c := comparison{bench: b, rounds: *rounds, systems: some, phases: parts, book: book{}}
+		c := comparison{bench: b, rounds: *rounds, systems: some, phases: parts, results: results{}}
 		b.receiver = startReceiver(tb)
 		of := buildDispatcher(tb)
 		began := loadNow(tb)
@@ -60,23 +59,23 @@ func compareCommand(args []string) error {
 	})
 }
 
-// A comparison holds what compareCommand measures.
+// A comparison has the settings and results of compareCommand.
 type comparison struct {
 	*bench
 	rounds  int
 	systems []system
 	phases  []phase
-	book    book
+	results results
 }
 
-// A cell names one phase of one system, a book holds its figures round by round.
+// A cell names one phase of one system. results have the figures of each cell, round by round.
 type (
-	cell struct{ phase, system string }
-	book map[cell][]figures
+	cell    struct{ phase, system string }
+	results map[cell][]figures
 )
 
 // measureAll measures every phase of every system once in each round. Within a phase the systems run directly
-// one after another, and each round begins with another system.
+// one after the other. Each round begins with another system.
 func (c *comparison) measureAll(tb testing.TB, of build) error {
 	for round := range c.rounds {
 		for _, p := range c.phases {
@@ -91,7 +90,7 @@ func (c *comparison) measureAll(tb testing.TB, of build) error {
 					return fmt.Errorf("%s: %w", p.name, err)
 				}
 				at := cell{p.name, s.name}
-				c.book[at] = append(c.book[at], f)
+				c.results[at] = append(c.results[at], f)
 				logf("round %d of %d: %-8s %-8s %s(others: %.0f %% of the CPU time)",
 					round+1, c.rounds, p.name, s.name, f.summary(), loadNow(tb).othersSince(began))
 			}
@@ -100,7 +99,7 @@ func (c *comparison) measureAll(tb testing.TB, of build) error {
 	return nil
 }
 
-// summary is the figures without their parts.
+// summary returns the figures without their parts.
 func (f figures) summary() string {
 	var b strings.Builder
 	for _, name := range []string{rate, cpuTime, p50, p99} {
@@ -111,10 +110,10 @@ func (f figures) summary() string {
 	return b.String()
 }
 
-// of returns one figure in each round; nil if it was not measured.
-func (b book) of(at cell, name string) []float64 {
+// of returns one figure of each round; nil if it was not measured.
+func (r results) of(at cell, name string) []float64 {
 	var all []float64
-	for _, f := range b[at] {
+	for _, f := range r[at] {
 		if v, measured := f[name]; measured {
 			all = append(all, v)
 		}
@@ -122,10 +121,10 @@ func (b book) of(at cell, name string) []float64 {
 	return all
 }
 
-// ratios divides one system's figure in each round by another's in the same round; nil if one was not
+// ratios divides one system's figure of each round by another's of the same round; nil if one was not
 // measured.
-func (b book) ratios(of, to cell, name string) []float64 {
-	above, below := b.of(of, name), b.of(to, name)
+func (r results) ratios(of, to cell, name string) []float64 {
+	above, below := r.of(of, name), r.of(to, name)
 	if len(above) != len(below) {
 		return nil
 	}
@@ -136,13 +135,12 @@ func (b book) ratios(of, to cell, name string) []float64 {
 	return ratios
 }
 
-// A goal bounds a figure of one phase of a system or, if there is another system to divide by, its ratio to
-// that one's.
+// A goal is the limit of a figure of one phase of a system, or of its ratio to another system's figure.
 type goal struct {
-	phase, system, to string // to: empty for no ratio
+	phase, system, to string // empty: no ratio
 	figure            string
 	limit             float64
-	least             bool // the limit is a lower bound
+	least             bool // limit is a lower bound
 }
 
 var goals = []goal{
@@ -170,9 +168,9 @@ func (g goal) String() string {
 	return text + ", ms"
 }
 
-// verdict compares the middle half with the limit: a goal that lies inside of it is neither reached nor
-// missed. Too few rounds decide nothing.
-func (g goal) verdict(values []float64) string {
+// result compares the middle half with the limit. If the limit is inside it, the goal is open: neither
+// reached nor missed. With too few rounds every goal is open.
+func (g goal) result(values []float64) string {
 	s := spreadOf(values)
 	best, worst, limit := s.low, s.high, g.limit
 	if g.least {
@@ -189,18 +187,18 @@ func (g goal) verdict(values []float64) string {
 }
 
 func (c *comparison) goals() *table {
-	t := &table{title: "Goals", texts: 1, header: []string{"goal", "limit", "figure", "stands"}}
+	t := &table{title: "Goals", texts: 1, header: []string{"goal", "limit", "figure", "result"}}
 	for _, g := range goals {
 		at := cell{g.phase, g.system}
-		values := c.book.of(at, g.figure)
+		values := c.results.of(at, g.figure)
 		if g.to != "" {
-			values = c.book.ratios(at, cell{g.phase, g.to}, g.figure)
+			values = c.results.ratios(at, cell{g.phase, g.to}, g.figure)
 		}
 		if len(values) == 0 {
 			continue
 		}
 		sign := map[bool]string{true: "≥ ", false: "≤ "}[g.least]
-		t.add(g.String(), sign+fmt.Sprint(g.limit), show(values, "%.2f"), g.verdict(values))
+		t.add(g.String(), sign+fmt.Sprint(g.limit), show(values, "%.2f"), g.result(values))
 	}
 	return t
 }

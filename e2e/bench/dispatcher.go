@@ -22,13 +22,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// Keys of every dispatcher that is measured. They open nothing else.
+// Keys of every measured dispatcher. They protect nothing else.
 const (
 	adminKey  = "bench-admin-key-0123456789abcdefghijklmno"
 	masterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 )
 
-// maxConnections is the most that a client opens.
+// maxConnections is the highest number of connections of a client.
 const maxConnections = 512
 
 // A dispatcher is one process of the product.
@@ -42,8 +42,8 @@ type dispatcher struct {
 	kill    func() // returns when the process has ended
 }
 
-// launch starts a dispatcher and waits for nothing. It ends with the measurement; its log is shown if that
-// failed.
+// launch starts a dispatcher and does not wait until it is ready. The process ends with the measurement. A
+// failed measurement prints its log.
 func (r *run) launch(args []string) *dispatcher {
 	listen, ops := "127.0.0.1:"+testserver.FreePort(r), "127.0.0.1:"+testserver.FreePort(r)
 	log, err := os.Create(filepath.Join(r.TempDir(), "dispatcher.log"))
@@ -70,7 +70,7 @@ func (r *run) launch(args []string) *dispatcher {
 	d.pid = cmd.Process.Pid
 	r.roles[d.pid] = roleDispatcher
 	d.kill = sync.OnceFunc(func() {
-		cmd.Process.Kill() // no error matters: it may have ended
+		cmd.Process.Kill() // an error does not matter: the process may have ended
 		cmd.Wait()
 		d.client.CloseIdleConnections()
 		log.Close()
@@ -89,7 +89,7 @@ func (r *run) launch(args []string) *dispatcher {
 	return d
 }
 
-// awaitReady returns when the dispatcher answers that it is ready.
+// awaitReady waits until the dispatcher is ready.
 func (r *run) awaitReady(d *dispatcher, limit time.Duration) {
 	r.poll("the dispatcher is ready", limit, func() error {
 		_, err := d.fetch(r.Context(), d.ops+"/readyz")
@@ -97,7 +97,7 @@ func (r *run) awaitReady(d *dispatcher, limit time.Duration) {
 	})
 }
 
-// fetch is a GET that must be answered 200.
+// fetch sends a GET, whose response must be 200.
 func (d *dispatcher) fetch(ctx context.Context, url string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -111,19 +111,19 @@ func (d *dispatcher) fetch(ctx context.Context, url string) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s answered %d: %.200s", url, resp.StatusCode, body)
+		err = fmt.Errorf("GET %s returned %d: %.200s", url, resp.StatusCode, body)
 	}
 	return body, err
 }
 
-// stats is what the benchmark reads of /v1/stats.
+// stats are the fields of /v1/stats that the benchmark reads.
 type stats struct {
 	States struct{ Scheduled, Succeeded, Dead int }
 	Index  *struct{ Delayed int }
 }
 
-// awaitStats waits until the counters are as wanted. They change in the transactions of what they count: a
-// callback counts as succeeded when its result is committed, and not before.
+// awaitStats waits until the counters are as wanted. A counter changes in the transaction of what it counts,
+// so a callback counts as succeeded only when its result is committed.
 func (r *run) awaitStats(d *dispatcher, what string, limit time.Duration, wanted func(stats) bool) {
 	r.poll(what, limit, func() error {
 		text, err := d.fetch(r.Context(), d.base+"/v1/stats")
@@ -141,11 +141,11 @@ func (r *run) awaitStats(d *dispatcher, what string, limit time.Duration, wanted
 	})
 }
 
-// poll asks until there is no error, and fails with the last one. The longer it takes the less often it asks,
-// because answers cost CPU time.
-func (r *run) poll(what string, limit time.Duration, ask func() error) {
+// poll calls check until it returns nil, and fails with the last error after limit. The pause grows with the
+// wait, because responses cost CPU time.
+func (r *run) poll(what string, limit time.Duration, check func() error) {
 	began := time.Now()
-	for err := ask(); err != nil; err = ask() {
+	for err := check(); err != nil; err = check() {
 		waited := time.Since(began)
 		if waited > limit {
 			r.Fatalf("%s: not after %s: %v", what, limit, err)
@@ -154,9 +154,9 @@ func (r *run) poll(what string, limit time.Duration, ask func() error) {
 	}
 }
 
-// profile begins profiles of the dispatcher's CPU time and allocations, if they are wanted, and returns a
-// function that waits for their end. They may last longer than the phase: an idle process adds nothing to
-// them. Of several rounds the last one's profiles remain.
+// profile starts profiles of the dispatcher's CPU time and allocations if they are wanted, and returns a
+// function that waits for their end. They may last longer than the phase, because an idle process adds
+// nothing to them. The profiles of the last round remain.
 func (s *session) profile(phase string) (wait func()) {
 	if s.profiles == "" {
 		return func() {}
@@ -183,8 +183,8 @@ func (d *dispatcher) fetchTo(file, of string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// joinProfiles writes the CPU profiles of a directory as one, for builds to be optimized by: without the
-// paths of the machine and the marks of the binary, which a build does not need.
+// joinProfiles merges the CPU profiles of a directory into one, for profile-guided builds. It removes the
+// paths of the machine and the build ids, which a build does not need.
 func joinProfiles(dir, file string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.cpu.pprof"))
 	if err != nil {

@@ -34,8 +34,8 @@ func (r *run) role(p procfs.Stat) string {
 	return p.Name
 }
 
-// putMemory adds the memory of the counted roles: the peak of a single process (VmHWM), and of several
-// processes the sum of their present shares (PSS), because they share pages.
+// putMemory adds the memory of the counted roles: the peak of a single process (VmHWM), or the sum of the
+// current shares (PSS) of several processes, because these share pages.
 func (r *run) putMemory() {
 	procs, err := procfs.Family()
 	r.check("memory", err)
@@ -57,7 +57,7 @@ func (r *run) putMemory() {
 	}
 }
 
-// A load is how much CPU time the machine and this program with its descendants have used so far.
+// A load is the CPU time that the machine, and this program with its descendants, have used so far.
 type load struct {
 	at        time.Time
 	all, ours float64 // seconds
@@ -69,13 +69,14 @@ func loadNow(tb testing.TB) load {
 	return load{time.Now(), all, ours}
 }
 
-// othersSince is the share of the machine's CPU time that other programs have used since then, in percent.
+// othersSince returns the share of the machine's CPU time that other programs have used since begin, in
+// percent.
 func (l load) othersSince(begin load) float64 {
 	elapsed := l.at.Sub(begin.at).Seconds() * float64(runtime.NumCPU())
 	return max(0, (l.all-begin.all)-(l.ours-begin.ours)) / elapsed * 100
 }
 
-// syncTime is the median time of writing a page to a new file with fsync.
+// syncTime returns the median time to write a page to a new file with fsync.
 func syncTime(tb testing.TB) time.Duration {
 	file, err := os.CreateTemp(tb.TempDir(), "sync-*")
 	must(tb, err)
@@ -92,7 +93,7 @@ func syncTime(tb testing.TB) time.Duration {
 	return took[len(took)/2]
 }
 
-// environment says when, where and with what something is measured.
+// environment describes the time, the machine and the versions of a measurement.
 func environment(tb testing.TB) string {
 	conn, err := pgx.Connect(tb.Context(), testserver.NewPostgres(tb).URL())
 	must(tb, err)
@@ -107,7 +108,7 @@ func environment(tb testing.TB) string {
 		firstMatch(tb, `\d+\.\d+\.\d+`, "redis-server", "--version"), syncTime(tb).Round(time.Microsecond))
 }
 
-// firstMatch is the first match in what a command prints.
+// firstMatch returns the first match in the output of a command.
 func firstMatch(tb testing.TB, pattern, command string, args ...string) string {
 	text, err := exec.Command(command, args...).Output()
 	if err != nil {

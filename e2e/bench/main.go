@@ -1,9 +1,9 @@
-// Command bench measures the built dispatcher as a black box: beside the bare HTTP client and two queues
-// (compare), beside another build of itself (pair), and as it grows (scale). Every callback of a measurement
-// must arrive exactly once, and none before it is due: otherwise the run fails. A run never fails for being
-// slow. It needs Linux, redis-server and PostgreSQL.
+// Command bench measures the built dispatcher as a black box: against the bare HTTP client and two queues
+// (compare), against another build (pair), and with growing data and load (scale). Every callback of a
+// measurement must arrive exactly once and not before it is due, otherwise the run fails. A slow run does not
+// fail. The command needs Linux, redis-server and PostgreSQL.
 //
-// It is a module of its own, so that what the dispatcher is compared with stays out of the product's go.mod.
+// It is a separate module, so that the other systems are not in the product's go.mod.
 package main
 
 import (
@@ -37,14 +37,14 @@ func main() {
 	}
 }
 
-// outside is testserver.Outside with a directory for all temporary files, which is removed when the user
-// interrupts the run too: millions of rows would stay on the disk. Child processes end with this one.
+// outside is testserver.Outside with one directory for all temporary files. It removes the directory after an
+// interrupt too, because millions of rows would stay on the disk. Child processes end with this one.
 func outside(f func(testing.TB)) error {
 	dir, err := os.MkdirTemp("", "bench-*")
 	if err != nil {
 		return err
 	}
-	// PostgreSQL's user reads the directory.
+	// PostgreSQL runs as another user, who must read the directory.
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func outside(f func(testing.TB)) error {
 	return errors.Join(testserver.Outside(f), os.RemoveAll(dir))
 }
 
-// A bench is what all measurements of one command share.
+// A bench has the settings of all measurements of one command.
 type bench struct {
 	n           int // callbacks of one measurement
 	concurrency int // requests in flight
@@ -66,21 +66,21 @@ type bench struct {
 	profiles    string // directory for profiles of the dispatcher; empty: none
 }
 
-// newFlags returns the flags that every measuring command has.
+// newFlags returns the flags of every measuring command.
 func newFlags(name string) (*flag.FlagSet, *bench) {
 	flags, b := flag.NewFlagSet(name, flag.ContinueOnError), &bench{}
 	flags.IntVar(&b.n, "n", 50_000, "callbacks of one measurement")
-	flags.IntVar(&b.concurrency, "concurrency", 64, "requests in flight, of every system")
+	flags.IntVar(&b.concurrency, "concurrency", 64, "requests in flight, for every system")
 	return flags, b
 }
 
-// A build is a dispatcher that is measured.
+// A build is a dispatcher to measure.
 type build struct {
 	program string
 	args    []string // further arguments of serve
 }
 
-// buildDispatcher compiles this checkout as it is released.
+// buildDispatcher compiles this checkout like a release.
 func buildDispatcher(tb testing.TB) build {
 	program := filepath.Join(tb.TempDir(), "dispatcher")
 	cmd := exec.Command("go", "build", "-tags", "nomsgpack", "-o", program, "./cmd/dispatcher")
@@ -92,17 +92,17 @@ func buildDispatcher(tb testing.TB) build {
 	return build{program: program}
 }
 
-// A run is one measurement, with processes and stores of its own. They end with it.
+// A run is one measurement, with its own processes and stores, which end with it.
 type run struct {
 	testing.TB
 	*bench
 	build
 	system  system
-	roles   map[int]string // of processes, by id; the others go by the name of their program
+	roles   map[int]string // role of a process by id; other processes are named by their program
 	figures figures
 }
 
-// within calls f with a run of a system, and returns the figures that f adds to it.
+// within calls f with a run of a system, and returns the figures that f adds to the run.
 func (b *bench) within(of build, s system, f func(*run)) (figures, error) {
 	r := &run{bench: b, build: of, system: s, roles: map[int]string{}, figures: figures{}}
 	err := testserver.Outside(func(tb testing.TB) {
@@ -115,21 +115,21 @@ func (b *bench) within(of build, s system, f func(*run)) (figures, error) {
 	return r.figures, nil
 }
 
-// must ends what tb is of if there is an error.
+// must ends the test of tb on an error.
 func must(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// check fails the measurement if there is an error.
+// check fails the measurement on an error.
 func (r *run) check(what string, err error) {
 	if err != nil {
 		r.Fatalf("%s: %v", what, err)
 	}
 }
 
-// pick returns those that a list of names chooses, in the order of the list; without a list all of them.
+// pick returns the items that a list names, in the order of the list; all items if the list is empty.
 func pick[T fmt.Stringer](list string, all []T) ([]T, error) {
 	if list == "" {
 		return all, nil
@@ -148,13 +148,13 @@ func pick[T fmt.Stringer](list string, all []T) ([]T, error) {
 // logf reports progress.
 func logf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// A system is one of those that are compared.
+// A system is one of the compared systems.
 type system struct {
 	name, label string
-	// counted are the roles whose CPU time and memory are the system's.
+	// counted are the roles whose CPU time and memory belong to the system.
 	counted []string
-	// args returns a dispatcher's arguments for new and empty stores, queue makes a new and empty queue. The
-	// floor has neither.
+	// args returns a dispatcher's arguments for new and empty stores, and queue creates a new and empty
+	// queue. The floor has neither.
 	args  func(*run) []string
 	queue func(*run) queue
 }
@@ -189,13 +189,13 @@ var systems = []system{
 
 func (s system) String() string { return s.name }
 
-// A phase is what is measured of a system. phases.go has them.
+// A phase is one kind of measurement of a system. phases.go has the functions.
 type phase struct {
 	name, text string
-	// dispatcher and queue measure it; nil: such systems do not have it.
+	// dispatcher and queue measure the phase; nil: such systems do not have it.
 	dispatcher func(*session)
 	queue      func(*run, queue)
-	// rated: it has a rate and CPU time, which are compared with the floor's.
+	// rated: the phase has a rate and CPU time, which are compared with the floor's.
 	rated bool
 }
 
@@ -210,7 +210,7 @@ var phases = []phase{
 
 func (p phase) String() string { return p.name }
 
-// of says whether the phase is one of the system. The floor has every phase that is compared with it.
+// of reports whether the system has the phase. The floor has every phase that is compared with it.
 func (p phase) of(s system) bool {
 	switch {
 	case s.args != nil:

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// pairCommand measures two dispatchers in turns, A B B A A B …, and says what the second costs beside the
-// first.
+// pairCommand measures two dispatchers in turns, A B B A A B …, and reports the cost of the second relative
+// to the first.
 func pairCommand(args []string) error {
 	flags, b := newFlags("pair")
 	var builds [2]build
@@ -21,7 +21,7 @@ func pairCommand(args []string) error {
 			"further `arguments` of its serve, such as \"--workers 64\"")
 	}
 	pairs := flags.Int("pairs", 15, "how often each is measured; more pairs narrow the intervals")
-	percent := flags.Float64("limit", 3, "the loss that is to be excluded, in `percent`")
+	percent := flags.Float64("limit", 3, "the loss to exclude, in `percent`")
 	systemList := flags.String("systems", "sqlite", "`list` of dispatchers: sqlite, postgres")
 	phaseList := flags.String("phases", "drain", "`list` of phases with a rate: drain, single, batch, mixed")
 	if err := flags.Parse(args); err != nil {
@@ -34,7 +34,7 @@ func pairCommand(args []string) error {
 	}
 	for i := range builds {
 		if builds[i].program == "" {
-			return errors.New("-a and -b name the two dispatchers")
+			return errors.New("set both dispatchers, with -a and -b")
 		}
 		builds[i].args = strings.Fields(further[i])
 	}
@@ -52,9 +52,9 @@ func only[T any](all []T, wanted func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(item T) bool { return !wanted(item) })
 }
 
-// pair measures one phase of one system with both builds, and prints what follows from it.
+// pair measures one phase of one system with both builds, and prints the result.
 func (b *bench) pair(tb testing.TB, builds [2]build, s system, p phase, pairs int, limit float64) error {
-	all := book{}
+	all := results{}
 	names := [2]string{"A", "B"}
 	began := loadNow(tb)
 	for i := range pairs {
@@ -80,8 +80,8 @@ func (b *bench) pair(tb testing.TB, builds [2]build, s system, p phase, pairs in
 	return nil
 }
 
-// A measure is one of the two by which a callback's cost with B is compared with that with A: its time, which
-// is the inverse of the rate, and its CPU time.
+// A measure is the cost of a callback by which B is compared with A: its time, which is the inverse of the
+// rate, or its CPU time.
 type measure struct {
 	figure, loss, worse, better string
 	inverse                     bool // the figure is the inverse of the cost
@@ -92,8 +92,8 @@ var (
 	byCPU  = measure{"CPU s per 1,000", "a growth", "B is dearer", "B is cheaper", false}
 )
 
-// A loss is what paired measurements say: the logarithm of B's cost as a multiple of A's, and the interval
-// that holds it with the probability confidence.
+// A loss is the result of paired measurements: the logarithm of B's cost as a multiple of A's, and the
+// interval that contains it with the probability confidence.
 type loss struct {
 	measure
 	centre, low, high float64
@@ -110,17 +110,18 @@ func newLoss(by measure, costs []float64) loss {
 	return l
 }
 
-// report is the ratio of B's figure to A's, its interval, and whether a loss of that share can be excluded.
+// report returns the ratio of B's figure to A's, its interval, and whether a loss of that share can be
+// excluded.
 func (l loss) report(limit float64) string {
 	centre, low, high := l.centre, l.low, l.high
 	if l.inverse {
 		centre, low, high = -l.centre, -l.high, -l.low
 	}
 	return fmt.Sprintf("  %-16s B ÷ A = %.3f (95 %%: %.3f to %.3f): %s;\n%19s%s\n",
-		l.figure, math.Exp(centre), math.Exp(low), math.Exp(high), l.difference(), "", l.verdict(limit))
+		l.figure, math.Exp(centre), math.Exp(low), math.Exp(high), l.difference(), "", l.conclusion(limit))
 }
 
-// difference says whether the two differ at all.
+// difference returns whether A and B differ at all.
 func (l loss) difference() string {
 	switch {
 	case l.low > 0:
@@ -132,17 +133,17 @@ func (l loss) difference() string {
 }
 
 // furtherPairs estimates how many more pairs bring the upper end of the interval below a bound that is above
-// the centre: the interval narrows with the square root of the pairs, around the same centre.
+// the centre. The interval narrows with the square root of the number of pairs, around the same centre.
 func (l loss) furtherPairs(bound float64) int {
 	needed := float64(l.pairs) * math.Pow((l.high-l.centre)/(bound-l.centre), 2)
 	return max(1, int(math.Ceil(needed))-l.pairs)
 }
 
-// mostFurther is the largest number of further pairs that is a sensible advice.
+// mostFurther is the highest number of further pairs that a report recommends.
 const mostFurther = 200
 
-// verdict says whether a loss of that share can be excluded.
-func (l loss) verdict(limit float64) string {
+// conclusion returns whether a loss of that share can be excluded.
+func (l loss) conclusion(limit float64) string {
 	what, bound := fmt.Sprintf("%s of %.3g %%", l.loss, 100*limit), math.Log1p(limit)
 	switch {
 	case l.pairs < leastPairs:

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// drain measures the delivery of a backlog, all of which falls due at one time. The clock starts at that time
-// and stops at the last arrival; the CPU time ends when every result is committed.
+// drain measures the delivery of a backlog that falls due at one time. The clock starts at that time and
+// stops at the last arrival. The CPU time ends when every result is committed.
 func drain(s *session) {
 	b := s.prepare(s.n, dueAll)
 	start := b.due(0)
-	time.Sleep(time.Until(start)) // of the plan; a poll would cost CPU time meanwhile
+	time.Sleep(time.Until(start)) // the planned start; polling would cost CPU time
 	before, profiled := s.cpu(), s.profile("drain")
 	at := s.arrived(b.arriving)
 	s.putCPU(cpuTime, before, s.cpu(), s.n)
@@ -33,11 +33,11 @@ func drainQueue(r *run, q queue) {
 	r.putCPU(cpuTime, before, r.cpu(), r.n)
 	r.figures[rate] = perSecond(at, start)
 	r.putMemory()
-	r.check("what is left", q.done(r.Context(), r.n))
+	r.check("check that the queue is empty", q.done(r.Context(), r.n))
 }
 
-// acceptSingly measures how callbacks are accepted one a request. None falls due within the run. The CPU time
-// ends when the index holds them too.
+// acceptSingly measures accepts with one callback a request. No callback falls due within the run. The CPU
+// time ends when the index has all of them.
 func acceptSingly(s *session) {
 	s.accepting("single", func(due time.Time) time.Duration { return s.acceptSingles(s.n, due) })
 }
@@ -58,8 +58,8 @@ func acceptInBatches(s *session) {
 	s.accepting("batch", func(due time.Time) time.Duration { return s.acceptBatches(s.n, dueAll(due)) })
 }
 
-// mixed measures both at the same time: callbacks are accepted one a request, and each is delivered at once.
-// The clock stops at the last arrival.
+// mixed measures accept and delivery at the same time: each callback is accepted in its own request and
+// delivered at once. The clock stops at the last arrival.
 func mixed(s *session) {
 	arriving := s.receiver.expect(s.n)
 	before, start, profiled := s.cpu(), time.Now(), s.profile("mixed")
@@ -71,15 +71,14 @@ func mixed(s *session) {
 }
 
 const (
-	// latencyRate is the callbacks a second at which latency is measured: the machine is not busy.
+	// latencyRate is the rate of the latency phase in callbacks a second. It leaves the machine mostly idle.
 	latencyRate = 500
-	// latencyCallbacks is how many there are.
+	// latencyCallbacks is the number of callbacks of that phase.
 	latencyCallbacks = 4 * latencyRate
 )
 
-// latency measures the time from a request to the arrival of its callback, and from the answer to the
-// request. It may be less than zero from the answer: the dispatcher does not wait until the caller has read
-// it.
+// latency measures the time from a request, and from its response, to the arrival of the callback. The time
+// from the response may be negative, because the dispatcher does not wait until the caller has read it.
 func latency(s *session) {
 	arriving := s.receiver.expect(latencyCallbacks)
 	sent, err := openLoop(s.Context(), latencyRate, latencyCallbacks, func() func(int) error {
@@ -90,7 +89,7 @@ func latency(s *session) {
 	sent.put(s.figures, s.arrived(arriving))
 }
 
-// queueLatency is the same of a queue, whose requests are calls of its Go client.
+// queueLatency is latency for a queue, whose requests are calls of its Go client.
 func queueLatency(r *run, q queue) {
 	w := r.startWorker(q)
 	arriving := r.receiver.expect(latencyCallbacks)
@@ -100,13 +99,13 @@ func queueLatency(r *run, q queue) {
 	})
 	r.check("open loop", err)
 	sent.put(r.figures, r.drained(arriving, w))
-	r.check("what is left", q.done(r.Context(), latencyCallbacks))
+	r.check("check that the queue is empty", q.done(r.Context(), latencyCallbacks))
 }
 
-// sending says when each request of an open loop began and was answered.
+// A sending has the times at which each request of an open loop began and got its response.
 type sending struct{ began, answered []time.Time }
 
-// openLoop makes n requests at a rate: each begins at its time, whether or not earlier ones were answered.
+// openLoop makes n requests at a rate. Each begins at its time, whether or not earlier ones have returned.
 // newPost is called once for each connection.
 func openLoop(ctx context.Context, rate float64, n int, newPost func() func(int) error) (sending, error) {
 	sent := sending{make([]time.Time, n), make([]time.Time, n)}
@@ -156,8 +155,8 @@ const (
 	latenessCallbacks = 10 * latenessRate
 )
 
-// lateness measures how long after its due time a delayed callback arrives. One that arrives before it fails
-// the run.
+// lateness measures how long after its due time a delayed callback arrives. An arrival before the due time
+// fails the run.
 func lateness(s *session) {
 	b := s.prepare(latenessCallbacks, spreadDue)
 	late, tooEarly := lateBy(s.arrived(b.arriving), b.due)
@@ -168,7 +167,7 @@ func lateness(s *session) {
 	}
 }
 
-// spreadDue spreads due times over ten seconds, in another order than that in which callbacks are accepted.
+// spreadDue spreads due times over ten seconds, in another order than that of the accepts.
 func spreadDue(start time.Time) func(int) time.Time {
 	return func(i int) time.Time {
 		const prime = 7919
@@ -177,7 +176,7 @@ func spreadDue(start time.Time) func(int) time.Time {
 	}
 }
 
-// lateBy is how many ms after its due time each callback arrived, and how many arrived before it.
+// lateBy returns how many ms after its due time each callback arrived, and how many arrived before it.
 func lateBy(arrived []time.Time, due func(int) time.Time) (late []float64, tooEarly int) {
 	for i, at := range arrived {
 		late = append(late, milliseconds(at.Sub(due(i))))

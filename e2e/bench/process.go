@@ -30,7 +30,7 @@ import (
 // settings.
 const processCommand = "process"
 
-// Roles name processes by what they do. The servers have the names of their programs.
+// Roles name processes by their function. Servers have the names of their programs.
 const (
 	roleFloor      = "floor"
 	roleAsynq      = "asynq worker"
@@ -40,27 +40,27 @@ const (
 	rolePostgres   = "postgres"
 )
 
-// startTime is how long a process may take until it is ready.
+// startTime is the timeout for a process to become ready.
 const startTime = time.Minute
 
 // processConfig are the settings of a process.
 type processConfig struct {
-	Receiver    string // URL to send to
-	Concurrency int    // most requests in flight
-	First       int    // number of the first callback, of the floor
-	Count       int    // callbacks to send, of the floor
-	Store       string // URL of Redis or PostgreSQL, of a queue's worker
+	Receiver    string // URL of the receiver
+	Concurrency int    // highest number of requests in flight
+	First       int    // number of the first callback; only for the floor
+	Count       int    // number of callbacks; only for the floor
+	Store       string // URL of Redis or PostgreSQL; only for a queue's worker
 }
 
-// The words that a process and the one that started it exchange, each on a line.
+// The words between a process and its parent, each on a line.
 const (
-	wordReady   = "ready"   // the process is ready to begin
+	wordReady   = "ready"   // the process is ready
 	wordGo      = "go"      // begin
-	wordStop    = "stop"    // finish what has begun, and take no more
-	wordStopped = "stopped" // it has
+	wordStop    = "stop"    // finish the running work, and take no more
+	wordStopped = "stopped" // all work is finished
 )
 
-// runProcess is the process. It ends when its standard input does.
+// runProcess runs a process of a comparison. It ends when its standard input ends.
 func runProcess(args []string) error {
 	var cfg processConfig
 	if len(args) != 2 {
@@ -81,7 +81,7 @@ func runProcess(args []string) error {
 	return fmt.Errorf("no role %q", args[0])
 }
 
-// A conversation is one side of the exchange of words.
+// A conversation is one side of this exchange.
 type conversation struct {
 	in  *bufio.Reader
 	out io.Writer
@@ -100,16 +100,16 @@ func (c conversation) await(word string) error {
 	return err
 }
 
-// awaitEnd waits until the other side ends the conversation.
+// awaitEnd waits until the other side closes the connection.
 func (c conversation) awaitEnd() error {
 	_, err := io.Copy(io.Discard, c.in)
 	return err
 }
 
-// endWithParent has the kernel kill a child when this process ends without ending it.
+// endWithParent makes the kernel kill a child when this process dies.
 var endWithParent = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-// start starts a process of the role and returns when it is ready. It ends with the measurement.
+// start starts a process of the role and returns when it is ready. The process ends with the measurement.
 func (r *run) start(role string, cfg processConfig) conversation {
 	settings, err := json.Marshal(cfg)
 	r.check(role, err)
@@ -131,17 +131,17 @@ func (r *run) start(role string, cfg processConfig) conversation {
 		}
 	})
 	words := conversation{bufio.NewReader(stdout), stdin}
-	hung := time.AfterFunc(startTime, func() { cmd.Process.Kill() }) // ends the read of its words
+	hung := time.AfterFunc(startTime, func() { cmd.Process.Kill() }) // ends the wait for its words
 	defer hung.Stop()
 	r.check(role, words.await(wordReady))
 	return words
 }
 
-// arrivalLimit is how long callbacks may take to arrive. A system that needs longer does not work.
+// arrivalLimit is how long callbacks may take to arrive. A slower system counts as broken.
 const arrivalLimit = 5 * time.Minute
 
-// A bareLoop stands in for a queue that keeps nothing: its worker sends the bodies in a loop. It is the
-// floor: what delivery costs with nothing but the HTTP client.
+// A bareLoop takes the place of a queue without storage: its worker sends the bodies in a loop. It is the
+// floor, the cost of delivery with nothing but the HTTP client.
 type bareLoop struct{}
 
 func (bareLoop) worker() (role, store string)    { return roleFloor, "" }
@@ -149,12 +149,12 @@ func (bareLoop) fill(context.Context, int) error { return nil }
 func (bareLoop) put(context.Context, int) error  { return nil }
 func (bareLoop) done(context.Context, int) error { return nil }
 
-// perSecond is how many arrived in a second, from the start to the last arrival.
+// perSecond returns the arrivals a second, from start to the last arrival.
 func perSecond(at []time.Time, start time.Time) float64 {
 	return float64(len(at)) / slices.MaxFunc(at, time.Time.Compare).Sub(start).Seconds()
 }
 
-// sendInLoop is the floor's process.
+// sendInLoop is the process of the floor.
 func sendInLoop(words conversation, cfg processConfig) error {
 	return work(words, cfg, func(s *sender) (func() error, error) {
 		return func() error { return nil }, parallel(cfg.Concurrency, cfg.Count, func() func(int) error {
@@ -167,7 +167,7 @@ func sendInLoop(words conversation, cfg processConfig) error {
 	})
 }
 
-// A sender posts signed bodies with the client that the dispatcher uses. The queues' workers use it too.
+// A sender posts signed bodies with the HTTP client that the dispatcher uses. The queues' workers use it too.
 type sender struct {
 	client *retryablehttp.Client
 	url    string
@@ -186,7 +186,7 @@ func newSender(url string, concurrency int) *sender {
 	return &sender{client: c, url: url, secret: bytes.Repeat([]byte("k"), 32)}
 }
 
-// send makes one request with the three headers of Standard Webhooks, and reads the answer to its end.
+// send makes one request with the three headers of Standard Webhooks, and reads the whole response.
 func (s *sender) send(ctx context.Context, n int, payload []byte) error {
 	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.url, payload)
 	if err != nil {
@@ -207,23 +207,23 @@ func (s *sender) send(ctx context.Context, n int, payload []byte) error {
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d", resp.StatusCode)
+		return fmt.Errorf("status %d", resp.StatusCode)
 	}
 	return nil
 }
 
-// warmUp opens the connections. The receiver counts these bodies as strangers of the measurement before.
+// warmUp opens the connections. The receiver counts these bodies as strangers of the previous measurement.
 func (s *sender) warmUp(concurrency int) error {
 	return parallel(concurrency, 10*concurrency, func() func(int) error {
 		return func(n int) error { return s.send(context.Background(), n, []byte("warm")) }
 	})
 }
 
-// parallel calls a function with 0 to n-1 from several goroutines, until one call fails. Each goroutine has
-// its own function, from newDo.
+// parallel calls a function with 0 to n-1 from several goroutines, until one call fails. Each goroutine gets
+// its own function from newDo.
 func parallel(goroutines, n int, newDo func() func(int) error) error {
 	var next atomic.Int64
 	var group errgroup.Group

@@ -18,16 +18,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A queue is one of those that the dispatcher is compared with, as its producer sees it. Its worker is a
-// process that posts as the floor does.
+// A queue is a system that the dispatcher is compared with, as its producer sees it. Its worker is a process
+// that posts like the floor.
 type queue interface {
-	// worker returns the worker's role and the URL of what it works on.
+	// worker returns the worker's role and the URL of its store.
 	worker() (role, store string)
-	// fill puts in n callbacks in the cheapest way that the queue has.
+	// fill enqueues n callbacks in the cheapest way of the queue.
 	fill(ctx context.Context, n int) error
-	// put puts in callback n alone.
+	// put enqueues callback n alone.
 	put(ctx context.Context, n int) error
-	// done fails unless n callbacks were worked on with success and nothing is left. No worker may run.
+	// done fails unless n callbacks succeeded and none is left. No worker may run.
 	done(ctx context.Context, n int) error
 }
 
@@ -38,18 +38,18 @@ func (r *run) startWorker(q queue) conversation {
 	return r.start(role, cfg)
 }
 
-// drained waits until all callbacks have arrived and the workers have committed their results, and returns
-// when each arrived.
+// drained waits until all callbacks have arrived and the workers have committed their results. It returns the
+// arrival times.
 func (r *run) drained(arriving *arrivals, workers ...conversation) []time.Time {
 	at := arriving.await(r, arrivalLimit)
-	for _, w := range workers { // each finishes what it has begun
+	for _, w := range workers { // each worker finishes its running work
 		r.check("stop", errors.Join(w.say(wordStop), w.await(wordStopped)))
 	}
 	arriving.checkOnce(r)
 	return at
 }
 
-// work is the worker's process, but for the work itself, which start begins.
+// work is the common part of a worker's process. start begins the work itself.
 func work(words conversation, cfg processConfig, start func(*sender) (stop func() error, err error)) error {
 	s := newSender(cfg.Receiver, cfg.Concurrency)
 	if err := s.warmUp(cfg.Concurrency); err != nil {
@@ -76,7 +76,7 @@ func work(words conversation, cfg processConfig, start func(*sender) (stop func(
 
 const (
 	asynqType = "callback"
-	// asynqProducers put in callbacks at the same time: asynq has no call for several at once.
+	// asynqProducers is the number of concurrent producers, because asynq has no call for several tasks.
 	asynqProducers = 16
 )
 
@@ -120,13 +120,13 @@ func (q asynqQueue) done(_ context.Context, n int) error {
 		return err
 	}
 	if info.Size != 0 || info.ProcessedTotal != n || info.FailedTotal != 0 {
-		return fmt.Errorf("%d left, %d worked on, %d of them failed; want %d worked on",
+		return fmt.Errorf("%d left, %d processed, %d of them failed; want %d processed",
 			info.Size, info.ProcessedTotal, info.FailedTotal, n)
 	}
 	return nil
 }
 
-// workAsynq is its worker's process. Unless told otherwise, an idle asynq asks for work once a second.
+// workAsynq is the process of asynq's worker. By default an idle asynq polls once a second.
 func workAsynq(words conversation, cfg processConfig) error {
 	parsed, err := asynq.ParseRedisURI(cfg.Store)
 	if err != nil {
@@ -151,13 +151,13 @@ func workAsynq(words conversation, cfg processConfig) error {
 }
 
 const (
-	// riverConns is the size of River's pools: the default of the dispatcher's.
+	// riverConns is the size of River's pools, which is the default of the dispatcher's.
 	riverConns = 20
-	// riverChunk is how many callbacks one call puts in.
+	// riverChunk is how many callbacks one call enqueues.
 	riverChunk = 1000
 )
 
-// riverArgs are what River keeps of a callback. It keeps JSON only.
+// riverArgs are the data of a callback in River, which stores only JSON.
 type riverArgs struct {
 	Number  int    `json:"number"`
 	Payload string `json:"payload"`
@@ -202,7 +202,7 @@ func riverPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// riverLogger reports errors only.
+// riverLogger logs only errors.
 func riverLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
@@ -237,7 +237,7 @@ func (q riverQueue) done(ctx context.Context, n int) error {
 	return err
 }
 
-// riverWorker posts what it is given.
+// riverWorker posts the callbacks of its jobs.
 type riverWorker struct {
 	river.WorkerDefaults[riverArgs]
 	sender *sender
@@ -247,8 +247,8 @@ func (w *riverWorker) Work(ctx context.Context, callback *river.Job[riverArgs]) 
 	return w.sender.send(ctx, callback.Args.Number, []byte(callback.Args.Payload))
 }
 
-// workRiver is its worker's process. With River's defaults a client begins to work on at most ten times
-// MaxWorkers in a second; these two intervals were the fastest of those tried.
+// workRiver is the process of River's worker. With River's defaults a client starts at most ten times
+// MaxWorkers jobs a second. These two intervals were the fastest in our trials.
 func workRiver(words conversation, cfg processConfig) error {
 	pool, err := riverPool(context.Background(), cfg.Store)
 	if err != nil {

@@ -11,25 +11,25 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// A receiver answers every request of the systems and notes when it came. It is a part of this process, whose
+// A receiver responds to every request of the systems and records its time. It runs in this process, whose
 // CPU time counts for no system.
 type receiver struct {
 	url     string
 	current atomic.Pointer[arrivals]
 }
 
-// arrivals are those of one measurement.
+// arrivals are the arrivals of one measurement.
 type arrivals struct {
-	at         []atomic.Int64 // Unix time in ns by callback; 0: has not arrived
+	at         []atomic.Int64 // Unix time in ns by callback; 0: not arrived
 	left       atomic.Int64   // callbacks that have not arrived
 	all        chan struct{}  // closed when left becomes 0
 	duplicates atomic.Int64
-	strangers  atomic.Int64 // requests that are not of this measurement, those of warming up among them
-	// status answers callback n; nil: 200.
+	strangers  atomic.Int64 // requests from outside this measurement, including those of warm-ups
+	// status returns the status for callback n; nil: 200.
 	status func(n int) int
 }
 
-// note notes one request and returns its answer.
+// note records one request and returns its status.
 func (a *arrivals) note(body []byte) (status int) {
 	n, ok := numberOf(body)
 	if !ok || n >= len(a.at) {
@@ -66,7 +66,7 @@ func startReceiver(tb testing.TB) *receiver {
 	return r
 }
 
-// expect begins a measurement of n callbacks, with the numbers from 0 on.
+// expect starts a measurement of n callbacks, with the numbers from 0 on.
 func (r *receiver) expect(n int) *arrivals {
 	a := &arrivals{at: make([]atomic.Int64, n), all: make(chan struct{})}
 	a.left.Store(int64(n))
@@ -74,7 +74,7 @@ func (r *receiver) expect(n int) *arrivals {
 	return a
 }
 
-// await waits until all have arrived and returns when each did.
+// await waits until all callbacks have arrived and returns the times.
 func (a *arrivals) await(tb testing.TB, limit time.Duration) []time.Time {
 	select {
 	case <-a.all:
@@ -88,22 +88,22 @@ func (a *arrivals) await(tb testing.TB, limit time.Duration) []time.Time {
 	return at
 }
 
-// checkOnce fails if something arrived twice, or was not of the measurement. Call it when nothing can arrive
-// any more.
+// checkOnce fails if a callback arrived twice or a request was not of the measurement. Call it when nothing
+// can arrive any more.
 func (a *arrivals) checkOnce(tb testing.TB) {
 	if d, s := a.duplicates.Load(), a.strangers.Load(); d+s > 0 {
-		tb.Fatalf("%d callbacks arrived twice, %d requests are of none", d, s)
+		tb.Fatalf("%d callbacks arrived twice, %d requests belong to no callback", d, s)
 	}
 }
 
-// Every body has payloadSize bytes and carries, at a fixed place, the number of its callback.
+// Every body has payloadSize bytes, with the number of its callback at a fixed position.
 const (
 	payloadSize  = 512
 	payloadStart = `{"n":"`
 	numberDigits = 8
 )
 
-// newPayload makes the body of callback 0.
+// newPayload returns the body of callback 0.
 func newPayload() []byte {
 	b := []byte(payloadStart + "00000000" +
 		`","order":"20261121-0001","paid":10000,"currency":"CNY","filler":"`)
@@ -112,7 +112,7 @@ func newPayload() []byte {
 	return append(b, end...)
 }
 
-// setNumber writes the number of a callback into its body. It must be less than 10 to the numberDigits.
+// setNumber writes the number of a callback into its body. n must be below 10 to the power of numberDigits.
 func setNumber(payload []byte, n int) {
 	digits := payload[len(payloadStart) : len(payloadStart)+numberDigits]
 	for i := len(digits) - 1; i >= 0; i-- {
@@ -121,7 +121,7 @@ func setNumber(payload []byte, n int) {
 	}
 }
 
-// numberOf reads it back, and says whether there is one.
+// numberOf returns the number in a body, and whether it has one.
 func numberOf(payload []byte) (int, bool) {
 	if len(payload) != payloadSize || !bytes.HasPrefix(payload, []byte(payloadStart)) {
 		return 0, false
@@ -130,15 +130,15 @@ func numberOf(payload []byte) (int, bool) {
 	return int(n), err == nil
 }
 
-// A submission writes what is posted to the API.
+// A submission builds request bodies for the API.
 type submission struct {
 	url     string
 	payload []byte
-	// members appends further members of callback n, each with a comma before it; nil: none.
+	// members appends more members of callback n, each after a comma; nil: none.
 	members func(b []byte, n int) []byte
 }
 
-// appendTo appends callback n, due then or, with a zero time, at once.
+// appendTo appends callback n. With a zero time it is due at once.
 func (s *submission) appendTo(b []byte, n int, due time.Time) []byte {
 	setNumber(s.payload, n)
 	b = append(b, `{"url":"`...)
@@ -157,7 +157,7 @@ func (s *submission) appendTo(b []byte, n int, due time.Time) []byte {
 	return append(b, '}')
 }
 
-// appendBatch appends a batch of the callbacks from first until end.
+// appendBatch appends a batch with the callbacks from first up to end, which is excluded.
 func (s *submission) appendBatch(b []byte, first, end int, due func(int) time.Time) []byte {
 	b = append(b, `{"callbacks":[`...)
 	for n := first; n < end; n++ {

@@ -14,7 +14,7 @@ import (
 // noValue stands for a figure that was not measured.
 const noValue = "–"
 
-// A table of a report. Cells of the first columns are texts, those of the others are aligned as numbers.
+// A table of a report. The first columns, as many as texts, are texts. The others are aligned as numbers.
 type table struct {
 	title  string
 	texts  int
@@ -24,7 +24,7 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// markdown is the table, padded so that a terminal shows it well too.
+// markdown returns the table, padded for terminals.
 func (t *table) markdown() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
@@ -33,7 +33,7 @@ func (t *table) markdown() string {
 	for _, cells := range append([][]string{t.header, rule}, t.rows...) {
 		fmt.Fprintln(w, "| "+strings.Join(cells, "\t| ")+"\t|")
 	}
-	w.Flush() // to a builder it never fails
+	w.Flush() // a builder returns no error
 	return b.String()
 }
 
@@ -55,7 +55,7 @@ func (r report) markdown() string {
 	return b.String()
 }
 
-// wrapped breaks the lines of paragraphs at 110 columns.
+// wrapped wraps paragraphs at 110 columns.
 func wrapped(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, paragraph := range paragraphs {
@@ -96,13 +96,13 @@ func rewrite(name string, change func(string) (string, error)) error {
 	return os.WriteFile(name, []byte(changed), 0o644)
 }
 
-// blockOf cuts a document at the two markers of a block, which it must have once.
+// blockOf splits a document at the two markers of a block. Each marker must occur exactly once.
 func blockOf(document, name string) (head, block, tail string, err error) {
 	begin, end := "<!-- "+name+" -->", "<!-- /"+name+" -->"
 	head, rest, found := strings.Cut(document, begin)
 	block, tail, ended := strings.Cut(rest, end)
 	if !found || !ended || strings.Count(document, begin)+strings.Count(document, end) != 2 {
-		return "", "", "", errors.New("the markers of the block " + name + " are not there once each")
+		return "", "", "", errors.New("the markers of the block " + name + " must occur exactly once each")
 	}
 	return head + begin, block, end + tail, nil
 }
@@ -112,7 +112,7 @@ func replaceBlock(document, name, content string) (string, error) {
 	return head + "\n" + strings.TrimSpace(content) + "\n" + tail, err
 }
 
-// show prints a figure over the rounds: the median, and the middle half if there are several rounds.
+// show formats a figure of the rounds: the median, and the middle half if there are several rounds.
 func show(values []float64, format string) string {
 	if len(values) == 0 {
 		return noValue
@@ -124,23 +124,24 @@ func show(values []float64, format string) string {
 	return fmt.Sprintf(format+" ("+format+"–"+format+")", s.median, s.low, s.high)
 }
 
-// doubt marks a figure whose middle half is too wide.
-const doubt = " !"
+// wideMark marks a figure whose middle half is too wide.
+const wideMark = " !"
 
-// judge is show for figures that do not depend on how fast the machine is: a wide middle half is marked.
-func judge(values []float64, format string) string {
-	if len(values) > 0 && spreadOf(values).doubtful() {
-		return show(values, format) + doubt
+// showMarked is show, with a mark if the middle half is too wide. It is for figures that do not depend on the
+// speed of the machine.
+func showMarked(values []float64, format string) string {
+	if len(values) > 0 && spreadOf(values).isWide() {
+		return show(values, format) + wideMark
 	}
 	return show(values, format)
 }
 
-// report is the comparison's.
+// report returns the report of the comparison.
 func (c *comparison) report(intro string) report {
 	r := report{heading: "###", tables: []*table{c.rates(), c.times(), c.goals()}}
-	if n := strings.Count(r.tables[0].markdown()+r.tables[1].markdown(), doubt); n > 0 {
+	if n := strings.Count(r.tables[0].markdown()+r.tables[1].markdown(), wideMark); n > 0 {
 		intro += fmt.Sprintf(" **%d figures are marked with \"%s\": their middle half is wider than %.0f %% "+
-			"of the median. Do not build on them; measure again on a quieter machine.**", n, doubt[1:],
+			"of the median. Do not build on them; measure again on a quieter machine.**", n, wideMark[1:],
 			100*tooWide)
 	}
 	r.intro = intro + "\n\nEach figure is the median over the rounds, with the middle half in brackets. " +
@@ -156,26 +157,27 @@ func (c *comparison) rates() *table {
 	for _, p := range c.phases {
 		for _, s := range c.systems {
 			at, base := cell{p.name, s.name}, cell{p.name, floorName}
-			if len(c.book.of(at, rate)) == 0 {
+			if len(c.results.of(at, rate)) == 0 {
 				continue
 			}
 			t.add(p.text, s.label,
-				judge(c.book.ratios(at, base, rate), "%.2f"), judge(c.book.ratios(at, base, cpuTime), "%.2f"),
-				show(c.book.of(at, rate), "%.0f"), show(c.book.of(at, cpuTime), "%.3f"),
-				c.book.split(at, s.counted, cpuTime), megabytes(c.book.of(at, memory)))
+				showMarked(c.results.ratios(at, base, rate), "%.2f"),
+				showMarked(c.results.ratios(at, base, cpuTime), "%.2f"),
+				show(c.results.of(at, rate), "%.0f"), show(c.results.of(at, cpuTime), "%.3f"),
+				c.results.split(at, s.counted, cpuTime), megabytes(c.results.of(at, memory)))
 		}
 	}
 	return t
 }
 
-// split prints the medians of the roles' parts of a figure.
-func (b book) split(at cell, roles []string, name string) string {
+// split formats the medians of a figure for each role.
+func (r results) split(at cell, roles []string, name string) string {
 	if len(roles) < 2 {
 		return noValue
 	}
 	var parts []string
 	for _, role := range roles {
-		parts = append(parts, fmt.Sprintf("%s %.3f", role, spreadOf(b.of(at, name+":"+role)).median))
+		parts = append(parts, fmt.Sprintf("%s %.3f", role, spreadOf(r.of(at, name+":"+role)).median))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -194,10 +196,12 @@ func (c *comparison) times() *table {
 	for _, p := range c.phases {
 		for _, s := range c.systems {
 			at := cell{p.name, s.name}
-			if len(c.book.of(at, p50)) > 0 {
-				t.add(p.text, s.label, judge(c.book.of(at, p50), "%.2f"), judge(c.book.of(at, p99), "%.2f"),
-					show(c.book.of(at, answered+p50), "%.2f"), show(c.book.of(at, answered+p99), "%.2f"),
-					show(c.book.of(at, largest), "%.1f"))
+			if len(c.results.of(at, p50)) > 0 {
+				t.add(p.text, s.label,
+					showMarked(c.results.of(at, p50), "%.2f"), showMarked(c.results.of(at, p99), "%.2f"),
+					show(c.results.of(at, answered+p50), "%.2f"),
+					show(c.results.of(at, answered+p99), "%.2f"),
+					show(c.results.of(at, largest), "%.1f"))
 			}
 		}
 	}
@@ -209,21 +213,21 @@ const (
 	rate     = "rate"   // callbacks a second
 	cpuTime  = "cpu"    // CPU seconds of the system's processes for 1,000 callbacks
 	memory   = "memory" // bytes
-	p50      = "p50"    // ms, as those below
+	p50      = "p50"    // ms, like those below
 	p99      = "p99"
 	largest  = "most"
-	answered = "after the answer: " // before p50 and p99: not from the request, but from its answer
+	answered = "after the answer: " // prefix of p50 and p99: times from the response, not from the request
 )
 
 type figures map[string]float64
 
-// putQuantiles adds the median and the 99th percentile of values, each name with the prefix.
+// putQuantiles adds the median and the 99th percentile of values, with the prefix before their names.
 func (f figures) putQuantiles(prefix string, values []float64) {
 	sorted := slices.Sorted(slices.Values(values))
 	f[prefix+p50], f[prefix+p99] = quantile(sorted, 0.50), quantile(sorted, 0.99)
 }
 
-// putCPU adds what the counted roles used between two readings, for 1,000 of n callbacks.
+// putCPU adds the CPU time of the counted roles between two readings, for 1,000 of n callbacks.
 func (r *run) putCPU(name string, from, to map[string]float64, n int) {
 	r.figures[name] = 0
 	for _, role := range r.system.counted {
@@ -233,12 +237,11 @@ func (r *run) putCPU(name string, from, to map[string]float64, n int) {
 	}
 }
 
-// tooWide is the width of a middle half, as a share of its median, from which on a figure is marked as
-// doubtful.
+// tooWide is the width of a middle half, as a share of its median, above which a figure is marked.
 const tooWide = 0.10
 
-// A spread is the median of one figure over the rounds, with its quartiles: the middle half lies between
-// them.
+// A spread has the median and the quartiles of one figure over the rounds. The middle half is between the
+// quartiles.
 type spread struct{ low, median, high float64 }
 
 func spreadOf(values []float64) spread {
@@ -246,9 +249,9 @@ func spreadOf(values []float64) spread {
 	return spread{quantile(sorted, 0.25), quantile(sorted, 0.5), quantile(sorted, 0.75)}
 }
 
-func (s spread) doubtful() bool { return s.high-s.low > tooWide*math.Abs(s.median) }
+func (s spread) isWide() bool { return s.high-s.low > tooWide*math.Abs(s.median) }
 
-// quantile interpolates between the two nearest of the sorted values; 0 if there are none.
+// quantile interpolates between the two nearest of the sorted values; 0 without values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -261,17 +264,17 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// confidence is the probability with which an interval holds the true value.
+// confidence is the probability with which an interval contains the true value.
 const confidence = 0.95
 
-// leastPairs is the fewest differences for which signedRank has an interval of that confidence.
+// leastPairs is the lowest number of differences for which signedRank has an interval of that confidence.
 const leastPairs = 6
 
-// signedRank estimates the centre of differences, and an interval that holds it, by Wilcoxon's signed-rank
-// test: the median of the means of every two differences (Hodges-Lehmann), and the means whose rank the test
-// still accepts. Like a sign test it tolerates outliers and assumes no normal distribution, but it needs
-// about a third fewer pairs; the symmetry that it assumes holds because A and B take turns in going first.
-// Fewer than leastPairs have no interval: it is infinite.
+// signedRank estimates the centre of differences and an interval that contains it, by Wilcoxon's signed-rank
+// test. The centre is the median of the means of every two differences (Hodges-Lehmann), and the interval
+// ends at the means whose rank the test still accepts. Like a sign test it tolerates outliers and assumes no
+// normal distribution, but it needs about a third fewer pairs. It assumes symmetry, which holds because A and
+// B take turns in going first. With fewer than leastPairs differences the interval is infinite.
 func signedRank(differences []float64) (centre, low, high float64) {
 	n := len(differences)
 	var means []float64
@@ -291,7 +294,7 @@ func signedRank(differences []float64) (centre, low, high float64) {
 
 // acceptedRank returns the greatest sum of positive ranks of n differences that the two-sided test rejects.
 func acceptedRank(n int) int {
-	// probability[s] is that of the sum s: each rank from 1 to n is in the sum or not, with the same
+	// probability[s] is the probability of the sum s: each rank from 1 to n is in the sum or not, with equal
 	// probability.
 	probability := make([]float64, n*(n+1)/2+1)
 	probability[0] = 1

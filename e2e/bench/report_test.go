@@ -12,15 +12,15 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// fiveRounds are figures in which sqlite reaches its goals of draining, postgres misses one and leaves one
+// fiveRounds has figures in which sqlite reaches its drain goals, and postgres misses one and leaves one
 // open.
 func fiveRounds() *comparison {
-	c := &comparison{rounds: 5, systems: systems, phases: phases, book: book{}}
+	c := &comparison{rounds: 5, systems: systems, phases: phases, results: results{}}
 	for i := range c.rounds {
-		slow := 1 - 0.1*float64(i) // the machine, in this round
+		slow := 1 - 0.1*float64(i) // speed of the machine in this round
 		put := func(system string, perSecond, cpu float64) {
 			at := cell{"drain", system}
-			c.book[at] = append(c.book[at], figures{rate: perSecond * slow, cpuTime: cpu / slow})
+			c.results[at] = append(c.results[at], figures{rate: perSecond * slow, cpuTime: cpu / slow})
 		}
 		put(floorName, 40000, 0.03)
 		put("sqlite", 28000, 0.048)
@@ -29,7 +29,7 @@ func fiveRounds() *comparison {
 	return c
 }
 
-// A machine that becomes slower changes the rates, but not the ratios.
+// A slower machine changes the rates, but not the ratios.
 func TestComparisonReportsRatios(t *testing.T) {
 	transcript.File(t, "testdata/compare.md", func(*testing.T, string) string {
 		return fiveRounds().report("Introduction.").markdown()
@@ -51,8 +51,8 @@ func TestBlocksAreReplaced(t *testing.T) {
 	}
 }
 
-// The documents have the blocks that are written into them, the comparison has the tables of today's report,
-// and the results in docs/reports/scaling.md follow from the inputs.
+// The documents have the blocks that bench writes, the comparison has the tables of the current report, and
+// the results in docs/reports/scaling.md follow from the inputs.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	for name, blocks := range map[string][]string{
 		"performance.md": {"compare", "scale-sql", "scale-cluster", "scale-wire"},
@@ -83,7 +83,7 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 		}
 		want, err := workOut(string(text))
 		if err != nil || want != string(text) {
-			t.Errorf("%s: the results are not those of the inputs; go run . scaling writes them (%v)", name,
+			t.Errorf("%s: the results are not those of the inputs; go run . scaling updates them (%v)", name,
 				err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestResultsFollowFromInputs(t *testing.T) {
 		"<!-- /results -->": "",
 	} {
 		if got, err := workOut(strings.Replace(document, from, to, 1)); err == nil {
-			t.Errorf("with %q for %q it was worked out: %s", to, from, got)
+			t.Errorf("with %q for %q the results were: %s", to, from, got)
 		}
 	}
 }
@@ -131,12 +131,12 @@ func TestSpreads(t *testing.T) {
 			t.Errorf("spread of %v is %+v, want %+v", c.values, got, c.want)
 		}
 	}
-	if (spread{0.97, 1, 1.03}).doubtful() || !(spread{0.9, 1, 1.03}).doubtful() {
-		t.Error("a middle half of 6 % is doubtful, or one of 13 % is not")
+	if (spread{0.97, 1, 1.03}).isWide() || !(spread{0.9, 1, 1.03}).isWide() {
+		t.Error("a middle half of 6 % is too wide, or one of 13 % is not")
 	}
 }
 
-// The critical values are those of published tables for a two-sided test of 5 %.
+// The critical values come from published tables for a two-sided test of 5 %.
 func TestRanksAreThoseOfTheTables(t *testing.T) {
 	for n, want := range map[int]int{5: -1, 6: 0, 10: 8, 15: 25, 20: 52, 30: 137} {
 		if got := acceptedRank(n); got != want {
@@ -145,30 +145,30 @@ func TestRanksAreThoseOfTheTables(t *testing.T) {
 	}
 }
 
-// With 15 pairs whose true ratio is known, the interval must hold it in 95 of 100 cases, outliers or not.
-func TestIntervalsHoldTheTrueRatio(t *testing.T) {
+// With 15 pairs and a known true ratio, the interval must contain it in 95 of 100 cases, even with outliers.
+func TestIntervalsContainTheTrueRatio(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const trials, trueLoss = 2000, 0.02
-	held := 0
+	contained := 0
 	for range trials {
 		var costs []float64
 		for range 15 {
 			noise := 0.05 * random.NormFloat64()
 			if random.IntN(10) == 0 {
-				noise *= 10 // another program ran beside one of the two
+				noise *= 10 // another program ran during one of the two
 			}
 			costs = append(costs, math.Exp(trueLoss+noise))
 		}
 		if l := newLoss(byRate, costs); l.low <= trueLoss && trueLoss <= l.high {
-			held++
+			contained++
 		}
 	}
-	if share := float64(held) / trials; share < 0.93 || share > 0.98 {
-		t.Errorf("%.3f of the intervals hold the true ratio, want about 0.95", share)
+	if share := float64(contained) / trials; share < 0.93 || share > 0.98 {
+		t.Errorf("%.3f of the intervals contain the true ratio, want about 0.95", share)
 	}
 }
 
-// synthetic are the costs of pairs around a ratio: evenly spaced, within the width on both sides.
+// synthetic returns the costs of pairs around a ratio, evenly spaced within the width on both sides.
 func synthetic(pairs int, ratio, width float64) []float64 {
 	costs := make([]float64, pairs)
 	for i := range costs {
@@ -177,9 +177,9 @@ func synthetic(pairs int, ratio, width float64) []float64 {
 	return costs
 }
 
-// TestVerdictsOfPairs judges the synthetic costs of each line of verdicts.txt.
-func TestVerdictsOfPairs(t *testing.T) {
-	transcript.Run(t, "testdata/verdicts.txt", func(line string) string {
+// TestConclusionsOfPairs reports the synthetic costs of each line of conclusions.txt.
+func TestConclusionsOfPairs(t *testing.T) {
+	transcript.Run(t, "testdata/conclusions.txt", func(line string) string {
 		var pairs int
 		var ratio, width float64
 		if _, err := fmt.Sscanf(line, "%d pairs, ratio %g, width %g", &pairs, &ratio, &width); err != nil {
@@ -189,7 +189,7 @@ func TestVerdictsOfPairs(t *testing.T) {
 	})
 }
 
-// As many further pairs as are announced suffice, when the noise stays as it was.
+// The estimated number of further pairs is enough if the noise stays the same.
 func TestFurtherPairsSuffice(t *testing.T) {
 	const noise = 0.12
 	bound := math.Log1p(0.03)

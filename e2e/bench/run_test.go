@@ -12,7 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// TestMain lets the test binary be one of the processes that measurements start.
+// TestMain lets the test binary run as one of the processes that measurements start.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == processCommand {
 		main()
@@ -57,7 +57,7 @@ func TestSubmissionsCarryTheirNumber(t *testing.T) {
 	}
 }
 
-// As many stay open as were asked for, and of both kinds some fail.
+// As many callbacks stay open as pending says, and some open and some ended ones fail.
 func TestSeedingIsMixed(t *testing.T) {
 	s := seeding{rows: 100_000, pending: 25_000}
 	kinds := map[[2]int]int{} // by status and attempts
@@ -75,7 +75,7 @@ func TestSeedingIsMixed(t *testing.T) {
 		{200, 0}: 25_000 * 30 / 31, {200, 1}: 75_000 * 30 / 31, {503, 1}: 25_000 / 31, {503, 3}: 75_000 / 31,
 	} {
 		if got := kinds[kind]; got < want-20 || got > want+20 {
-			t.Errorf("%d callbacks are answered %d and have %d attempts, want %d", got, kind[0], kind[1],
+			t.Errorf("%d callbacks get status %d and have %d attempts, want %d", got, kind[0], kind[1],
 				want)
 		}
 	}
@@ -92,7 +92,7 @@ func TestOpenLoopKeepsToTheClock(t *testing.T) {
 	for i := range n {
 		planned := start.Add(time.Duration(i) * time.Second / perSecond)
 		if sent.began[i].Before(planned) || sent.answered[i].Before(sent.began[i]) {
-			t.Errorf("request %d, planned for %s, began %s and was answered %s",
+			t.Errorf("request %d, planned for %s, began %s and returned %s",
 				i, planned, sent.began[i], sent.answered[i])
 		}
 	}
@@ -112,7 +112,7 @@ func TestEarlyOnesAreFound(t *testing.T) {
 	}
 }
 
-// The floor needs no server: this is a whole measurement.
+// The floor needs no server, so this is a whole measurement.
 func TestFloorIsMeasured(t *testing.T) {
 	b := &bench{n: 500, concurrency: 8, receiver: startReceiver(t)}
 	f, err := b.within(build{}, systems[0], phases[0].measure)

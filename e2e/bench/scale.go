@@ -13,14 +13,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// A scale is what scaleCommand measures: the dispatcher as it grows.
+// A scale has the settings of scaleCommand, which measures the dispatcher with growing data and load.
 type scale struct {
 	*bench
 	build
 	seeding
 	databases []system
-	rounds    int    // of the part "cluster"
-	reports   string // directory; empty: nothing is written
+	rounds    int    // for the part "cluster"
+	reports   string // directory; empty: no report is written
 	tb        testing.TB
 }
 
@@ -35,8 +35,8 @@ var scaleParts = []scalePart{
 	{"wire", (*scale).wire}, {"cluster", (*scale).cluster}, {"sql", (*scale).sql},
 }
 
-// scaleCommand measures the dispatcher by itself: bytes on the wire, several dispatchers on a
-// Redis Cluster, and many callbacks in SQL.
+// scaleCommand measures the dispatcher alone: bytes on the network, several dispatchers on a Redis Cluster,
+// and many callbacks in SQL.
 func scaleCommand(args []string) error {
 	flags, b := newFlags("scale")
 	s := &scale{bench: b}
@@ -66,7 +66,7 @@ func scaleCommand(args []string) error {
 	})
 }
 
-// onServers calls f with a run on PostgreSQL and Redis, whose processes and servers end with it.
+// onServers calls f with a run on PostgreSQL and Redis. The processes and servers end with the run.
 func (s *scale) onServers(f func(*run)) error {
 	some, err := pick("postgres", systems)
 	if err == nil {
@@ -75,7 +75,7 @@ func (s *scale) onServers(f func(*run)) error {
 	return err
 }
 
-// publish prints a part and writes it into its block, and its figures into the inputs of
+// publish prints a part and writes it into its block. It also writes the measured inputs of
 // docs/reports/scaling.md.
 func (s *scale) publish(block, intro string, began load, measured numbers, from string, t *table) error {
 	ended := loadNow(s.tb)
@@ -91,13 +91,13 @@ func (s *scale) publish(block, intro string, began load, measured numbers, from 
 		}))
 }
 
-// A link is a wire that has a name.
+// A link is a wire with a name.
 type link struct {
 	name string
 	*testserver.Wire
 }
 
-// linkTo starts a link to the server of a URL, and returns the URL of the link. It ends with the run.
+// linkTo starts a link to the server of a URL, and returns the link with its URL. The link ends with the run.
 func linkTo(r *run, name, server string) (link, string) {
 	u, err := url.Parse(server)
 	r.check("URL", err)
@@ -106,7 +106,8 @@ func linkTo(r *run, name, server string) (link, string) {
 	return l, u.String()
 }
 
-// wire counts the bytes on each link of a dispatcher for a callback that is accepted alone and delivered.
+// wire counts the bytes on each link of a dispatcher for a callback that is accepted in its own request and
+// delivered.
 func (s *scale) wire() error {
 	began := loadNow(s.tb)
 	var links []link
@@ -122,7 +123,7 @@ func (s *scale) wire() error {
 		t.add(l.name, fmt.Sprintf("%.0f", sent[i]), fmt.Sprintf("%.0f", received[i]))
 	}
 	if min(sent[0], sent[1], sent[2]) < payloadSize {
-		return fmt.Errorf("a link carried less than the bodies: %v", t.rows)
+		return fmt.Errorf("a link transferred fewer bytes than the bodies: %v", t.rows)
 	}
 	in := numbers{
 		"api_in": sent[0], "api_out": received[0], "sent": sent[1], "answered": received[1],
@@ -153,21 +154,21 @@ func countTraffic(r *run) []link {
 }
 
 const (
-	// clusterLanes are enough that each of the 16 shards has some.
+	// clusterLanes is large enough that each of the 16 shards has lanes.
 	clusterLanes = 256
 	// clusterWorkers is how many attempts each dispatcher may have in flight.
 	clusterWorkers = 256
 )
 
-// dispatcherCounts are how many dispatchers share the stores.
+// dispatcherCounts are the numbers of dispatchers that share the stores.
 var dispatcherCounts = []int{1, 2, 4}
 
 // cluster lets several dispatchers drain backlogs on one Redis Cluster of three masters and one PostgreSQL.
-// Beside them as many floors send the same callbacks: they share nothing, so what several of them cost more
-// than one is the machine's part.
+// In turn as many floors send the same callbacks. Floors share nothing, so the extra cost of several floors
+// is caused by the machine.
 func (s *scale) cluster() error {
 	began := loadNow(s.tb)
-	measured := book{}
+	measured := results{}
 	at := func(count int) cell { return cell{"cluster", strconv.Itoa(count)} }
 	floors := func(count int) cell { return cell{"floors", strconv.Itoa(count)} }
 	var roles []string
@@ -219,7 +220,7 @@ func (s *scale) cluster() error {
 	return s.publish("scale-cluster", intro, began, in, fmt.Sprintf("%d dispatchers", most), t)
 }
 
-// drainTogether lets so many dispatchers on the same stores drain one backlog. They end with it.
+// drainTogether lets `count` dispatchers on the same stores drain one backlog. They end afterwards.
 func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string) {
 	args = append(args, "--workers", strconv.Itoa(clusterWorkers))
 	s := &session{run: r, url: r.receiver.url, members: func(b []byte, n int) []byte {
@@ -236,7 +237,7 @@ func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string
 	b := s.prepare(r.n, dueAll)
 	r.putCPU("batch", before, r.cpu(), r.n)
 	start := b.due(0)
-	time.Sleep(time.Until(start)) // of the plan; a poll would cost CPU time meanwhile
+	time.Sleep(time.Until(start)) // the planned start; polling would cost CPU time
 	before = r.cpu()
 	scripts := clusterScripts(r, cluster)
 	at := s.arrived(b.arriving)
@@ -245,7 +246,7 @@ func drainTogether(r *run, cluster *testserver.Cluster, count int, args []string
 	r.figures[rate] = perSecond(at, start)
 }
 
-// loopTogether lets so many floors send the callbacks of a backlog, each a part of them.
+// loopTogether lets `count` floors send the callbacks of a backlog, each an equal part.
 func loopTogether(r *run, count int) {
 	each := r.n / count
 	loops := make([]conversation, count)
@@ -264,7 +265,7 @@ func loopTogether(r *run, count int) {
 	r.figures[rate] = perSecond(at, start)
 }
 
-// clusterScripts is how many scripts the nodes have run.
+// clusterScripts returns the number of scripts that the nodes have run.
 func clusterScripts(r *run, cluster *testserver.Cluster) (sum float64) {
 	for _, node := range cluster.Nodes {
 		sum += r.redisNumber(node, "commandstats", "cmdstat_evalsha")

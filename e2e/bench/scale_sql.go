@@ -18,10 +18,10 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
-// bytesPerRow is what a row with its payload and attempts takes on disk, rounded up.
+// bytesPerRow is the disk space of a row with its payload and attempts, rounded up.
 const bytesPerRow = 4500
 
-// A scaled is what was measured on one database. The figures of a phase have its name before theirs.
+// A scaled has the figures of one database. The name of a phase is the prefix of its figures.
 type scaled struct {
 	system
 	figures
@@ -29,8 +29,8 @@ type scaled struct {
 	seedTime time.Duration
 }
 
-// sql measures the dispatcher with many callbacks in SQL and in the index: how it starts, what they cost, and
-// what a long backlog does to those that are due.
+// sql measures the dispatcher with many callbacks in SQL and in the index: its start, the cost of the
+// callbacks, and the effect of a large backlog on callbacks that are due.
 func (s *scale) sql() error {
 	began := loadNow(s.tb)
 	var all []*scaled
@@ -68,7 +68,7 @@ func (s *scale) measureSQL(r *run) *scaled {
 	return x
 }
 
-// checkDisk fails before hours have passed.
+// checkDisk fails early instead of after hours.
 func (s *scale) checkDisk(r *run, dir string) {
 	var fs syscall.Statfs_t
 	r.check("disk", syscall.Statfs(dir, &fs))
@@ -78,7 +78,8 @@ func (s *scale) checkDisk(r *run, dir string) {
 	}
 }
 
-// startCold starts a dispatcher that must fill its index from SQL, and measures it until the index is full.
+// startCold starts a dispatcher that must rebuild its index from SQL, and measures it until the index is
+// complete.
 func (x *scaled) startCold(r *run, p place) *dispatcher {
 	empty := 0.0
 	if p.redis != nil {
@@ -101,7 +102,7 @@ func (x *scaled) startCold(r *run, p place) *dispatcher {
 	return d
 }
 
-// awaitRebuild returns how long the dispatcher took to fill its index, which it logs.
+// awaitRebuild returns the duration of the index rebuild from the dispatcher's log.
 func (r *run) awaitRebuild(d *dispatcher, limit time.Duration) (took time.Duration) {
 	r.poll("the index is rebuilt", limit, func() error {
 		log, err := os.Open(d.logFile)
@@ -111,21 +112,21 @@ func (r *run) awaitRebuild(d *dispatcher, limit time.Duration) (took time.Durati
 		defer log.Close()
 		for lines := bufio.NewScanner(log); lines.Scan(); {
 			var line struct{ Msg, Took string }
-			// The last line may be half written.
+			// The last line may be incomplete.
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "index rebuilt" {
 				took, err = time.ParseDuration(line.Took)
 				return err
 			}
 		}
-		return errors.New("no such line in its log")
+		return errors.New("the log has no line \"index rebuilt\"")
 	})
 	return took
 }
 
-// underLoad measures phases beside everything that is pending.
+// underLoad measures phases while the seeded callbacks are pending.
 func (x *scaled) underLoad(r *run, p place, d *dispatcher) {
 	s := &session{run: r, dispatcher: d, url: r.receiver.url}
-	r.awaitStats(d, "what was overdue is committed", time.Minute, func(st stats) bool {
+	r.awaitStats(d, "the overdue callbacks are committed", time.Minute, func(st stats) bool {
 		s.succeeded, s.scheduled = st.States.Succeeded, st.States.Scheduled
 		return s.scheduled == x.open
 	})
@@ -188,7 +189,7 @@ func figuresTable(all []*scaled) *table {
 	return t
 }
 
-// inputs are those of docs/reports/scaling.md that are measured here.
+// inputs are the inputs of docs/reports/scaling.md that this part measures.
 func (x *scaled) inputs() numbers {
 	f := x.figures
 	return numbers{
@@ -200,28 +201,29 @@ func (x *scaled) inputs() numbers {
 	}
 }
 
-// A seeding fills the stores through the API: the rows are those of a day's work, not copies. Some end,
+// A seeding fills the stores through the API with callbacks as in production, not with copies. Some end,
 // others stay open.
 type seeding struct{ rows, pending int }
 
 const (
 	seedLanes = 10_000
-	// Pending callbacks fall due from seedDueFrom on, after the longest run, over seedDueSpan.
+	// Pending callbacks fall due from seedDueFrom on, which is after the longest run, spread over
+	// seedDueSpan.
 	seedDueFrom = 2 * 24 * time.Hour
 	seedDueSpan = 30 * 24 * time.Hour
-	// Of the callbacks, one in failEvery is answered 503, and one in keyEvery has an idempotency key.
+	// One callback in failEvery gets a 503, and one in keyEvery has an idempotency key.
 	failEvery = 31
 	keyEvery  = 10
-	// overdueRows fall due while no dispatcher runs: the first arrival shows how long a start takes.
+	// overdueRows fall due while no dispatcher runs. The first arrival shows how long a start takes.
 	overdueRows = 1000
 	overdueIn   = 10 * time.Second
 )
 
-// open says whether callback i stays open. Those that do are spread evenly.
+// open reports whether callback i stays open. The open ones are spread evenly.
 func (s seeding) open(i int) bool { return (i+1)*s.pending/s.rows > i*s.pending/s.rows }
 
-// attempts is how many callback i has had when nothing moves any more. An open one that fails waits for its
-// second attempt, an ended one that fails has died of three.
+// attempts is the number of attempts of callback i at the end. An open one that fails waits for its second
+// attempt. A failing one that ends is dead after three.
 func (s seeding) attempts(i int) int {
 	switch fails := i%failEvery == 0; {
 	case s.open(i) && !fails:
@@ -246,7 +248,7 @@ func (s seeding) due(i int) time.Time {
 	return time.Now().Add(seedDueFrom + time.Duration(i*7919%int(seedDueSpan.Seconds()))*time.Second)
 }
 
-// members writes what callback i has beside its URL and its body.
+// members appends the members of callback i other than its URL and body.
 func (s seeding) members(b []byte, i int) []byte {
 	b = fmt.Appendf(b, `,"lane":%q,"ref":"order-%d","labels":{"channel":"alipay","shop":"%d"}`,
 		laneKey(i*104729%seedLanes), i, i%1000)
@@ -263,11 +265,11 @@ func (s seeding) members(b []byte, i int) []byte {
 	return append(b, `,"policy":{"tiers":["0s","0s"]}`...)
 }
 
-// laneKey is the lane of a merchant as callers name it.
+// laneKey is the lane of a merchant, as callers name it.
 func laneKey(i int) string { return fmt.Sprintf("merchant-%06d", i) }
 
-// seed accepts everything with a dispatcher of its own, waits until what is to end has ended, and ends the
-// dispatcher. It returns how many callbacks stay open.
+// seed accepts all callbacks on a dispatcher, waits until those that do not stay open have ended, and kills
+// the dispatcher. It returns how many stay open.
 func (s seeding) seed(r *run, args []string) (open int) {
 	attempted := 0
 	for i := range s.rows {
@@ -286,7 +288,7 @@ func (s seeding) seed(r *run, args []string) (open int) {
 	arriving.status = s.status
 	x.acceptBatches(s.rows, s.due)
 	limit := 5*time.Minute + time.Duration(s.rows)*time.Millisecond // a thousand a second
-	r.awaitStats(d, "what is to end has ended", limit, func(st stats) bool {
+	r.awaitStats(d, "the callbacks have ended", limit, func(st stats) bool {
 		return st.States.Succeeded+st.States.Dead == s.rows-open && st.States.Scheduled == open &&
 			int(arriving.left.Load()) == s.rows-attempted && st.Index != nil && st.Index.Delayed == open
 	})
@@ -298,18 +300,18 @@ func (s seeding) seed(r *run, args []string) (open int) {
 		r.Fatalf("accepting %d callbacks took %s", overdueRows, overdueIn)
 	}
 	d.kill()
-	time.Sleep(time.Until(due)) // what is overdue falls due by the clock
+	time.Sleep(time.Until(due)) // until the overdue callbacks fall due
 	return open
 }
 
 // Bytes in SQL, in Redis and in PostgreSQL's log.
 
-// A place holds the stores of a dispatcher, for questions beside it.
+// A place has the stores of a dispatcher, so that the benchmark can query them.
 type place struct {
 	args  []string
 	conn  *pgx.Conn         // nil: SQLite
 	redis *testserver.Redis // nil: the embedded index
-	dir   string            // on the disk that fills
+	dir   string            // on the disk that may fill up
 }
 
 func newPlace(r *run) place {
@@ -325,8 +327,8 @@ func newPlace(r *run) place {
 	return place{args, conn, redis, os.TempDir()}
 }
 
-// weighSQL adds the bytes that the database takes: of PostgreSQL by table, with its indexes. SQLite has one
-// file and, since its last process was killed, a log beside it.
+// weighSQL adds the size of the database, of PostgreSQL by table with its indexes. SQLite has one file and,
+// because its last process was killed, a write-ahead log.
 func (p place) weighSQL(r *run, rows int) {
 	if p.conn == nil {
 		for _, name := range []string{"dispatcher.db", "dispatcher.db-wal"} {
@@ -337,7 +339,7 @@ func (p place) weighSQL(r *run, rows int) {
 		}
 		return
 	}
-	// Statistics are brought up to date, as autovacuum would in time.
+	// Update the statistics, as autovacuum would later.
 	_, err := p.conn.Exec(r.Context(), "VACUUM (ANALYZE)")
 	r.check("vacuum", err)
 	for _, table := range []string{"callbacks", "requests", "attempts", "idempotency"} {
@@ -348,7 +350,7 @@ func (p place) weighSQL(r *run, rows int) {
 		r.figures[table] = size / max(n, 1)
 		r.figures["sql"] += size / float64(rows)
 	}
-	// A callback is a row of two tables; its payload, a column of the second, goes before the rest.
+	// A callback is a row of two tables. The payload is a column of the second one, and counts separately.
 	var payload float64
 	const query = `SELECT avg(pg_column_size(body)) FROM requests`
 	r.check("PostgreSQL", p.conn.QueryRow(r.Context(), query).Scan(&payload))
@@ -356,7 +358,7 @@ func (p place) weighSQL(r *run, rows int) {
 	r.figures["callbacks"] += r.figures["requests"] - payload
 }
 
-// logged is how much PostgreSQL has logged, in bytes, and how often it has synced that.
+// logged returns the bytes that PostgreSQL has written to its log, and the number of its syncs.
 func (p place) logged(r *run) (bytes, syncs float64) {
 	if p.conn != nil {
 		r.check("PostgreSQL", p.conn.QueryRow(r.Context(),
@@ -366,7 +368,7 @@ func (p place) logged(r *run) (bytes, syncs float64) {
 	return bytes, syncs
 }
 
-// redisNumber reads a number of a section of INFO: a value, or the calls of a command.
+// redisNumber reads a number of a section of INFO: a value, or the number of calls of a command.
 func (r *run) redisNumber(server *testserver.Redis, section, name string) float64 {
 	client := testserver.Client(server.Address(), "")
 	sections, err := client.InfoMap(r.Context(), section).Result()

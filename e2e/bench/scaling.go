@@ -11,25 +11,24 @@ import (
 	"strings"
 )
 
-// docs/reports/scaling.md has a table of inputs, chosen or measured, and one of results. Each result has a
-// formula of inputs and of results above it, and a value, which is worked out here. The value of least(a, b)
-// is a name.
+// docs/reports/scaling.md has a table of inputs, chosen or measured, and one of results. The formula of a
+// result uses inputs and earlier results. This file computes the values. The value of least(a, b) is a name.
 
-// numbers are the inputs and results.
+// numbers are the inputs and results, by name.
 type numbers map[string]float64
 
 var (
 	inputLine  = regexp.MustCompile("^\\| `(\\w+)` \\| (.*?) \\| (\\S+) \\| (.*?) \\|$")
 	resultLine = regexp.MustCompile("^\\| `(\\w+)` \\| (.*?) \\| `(.*?)` \\| (\\S+) \\|$")
 	nameInside = regexp.MustCompile(`\b[a-z]\w*\b`)
-	// leastForm is a formula whose value is the name of the least of some results above it.
+	// leastForm is a formula whose value is the name of the least of some earlier results.
 	leastForm = regexp.MustCompile(`^least\((\w+(?:, \w+)*)\)$`)
 )
 
 // scalingCommand computes the results again.
 func scalingCommand([]string) error { return rewrite("../../docs/reports/scaling.md", workOut) }
 
-// setInputs writes measured values and their source into the table, and works out the results.
+// setInputs writes measured values and their source into the table, and computes the results.
 func setInputs(document string, measured numbers, from string) (string, error) {
 	set := 0
 	document, err := editLines(document, "inputs", inputLine, func(m []string) (string, error) {
@@ -48,7 +47,7 @@ func setInputs(document string, measured numbers, from string) (string, error) {
 	return workOut(document)
 }
 
-// workOut replaces the values of the results by those that follow from the inputs.
+// workOut replaces the values of the results with those that follow from the inputs.
 func workOut(document string) (string, error) {
 	known := numbers{}
 	document, err := editLines(document, "inputs", inputLine, func(m []string) (line string, err error) {
@@ -69,7 +68,7 @@ func workOut(document string) (string, error) {
 	})
 }
 
-// least returns the name of the least of the named values; of equal ones the first.
+// least returns the name of the least of the named values, the first of equal ones.
 func (n numbers) least(names []string) (string, error) {
 	found := names[0]
 	for _, name := range names {
@@ -83,7 +82,7 @@ func (n numbers) least(names []string) (string, error) {
 	return found, nil
 }
 
-// editLines changes each line of a block's table that begins with a name. Such a line must have the form.
+// editLines changes each line of a block's table that begins with a name. Such a line must match the form.
 func editLines(
 	document, block string, form *regexp.Regexp, edit func(match []string) (string, error),
 ) (string, error) {
@@ -108,13 +107,12 @@ func editLines(
 	return replaceBlock(document, block, strings.Join(lines, "\n"))
 }
 
-// evaluate works out a formula: a constant expression of Go, but that names stand in it, and that ceil may
-// stand before all of it.
+// evaluate computes a formula: a constant expression of Go with names, perhaps with ceil before all of it.
 func (n numbers) evaluate(formula string) (float64, error) {
 	formula, up := strings.CutPrefix(formula, "ceil")
 	formula = nameInside.ReplaceAllStringFunc(formula, func(name string) string {
 		if v, known := n[name]; known {
-			return strconv.FormatFloat(v, 'e', -1, 64) // no integer, whose division would round
+			return strconv.FormatFloat(v, 'e', -1, 64) // not as an integer, because integer division rounds
 		}
 		return name
 	})
@@ -129,14 +127,14 @@ func (n numbers) evaluate(formula string) (float64, error) {
 	return value, nil
 }
 
-// significant prints three digits, and no zeros that mean nothing.
+// significant formats three digits, without trailing zeros.
 func significant(v float64) string {
 	if v >= 100 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64)
 	if err != nil {
-		panic(err) // it was formatted
+		panic(err) // the text comes from FormatFloat
 	}
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }

@@ -14,23 +14,23 @@ const (
 	batchConnections = 8
 	// warmCallbacks open the connections and let the lane reach its concurrency.
 	warmCallbacks = 2000
-	// farAhead is when callbacks that are only accepted fall due: after the run.
+	// farAhead is the delay of callbacks that are only accepted. They fall due after the run.
 	farAhead = 24 * time.Hour
 	// indexTime is how long the index may lag behind SQL.
 	indexTime = 30 * time.Second
-	// preparations is how often a backlog is accepted again because it was due too early.
+	// preparations is how often prepare accepts a backlog again because it was due too early.
 	preparations = 3
 )
 
-// A session is a warm dispatcher that is measured.
+// A session is a warm dispatcher under measurement.
 type session struct {
 	*run
 	*dispatcher
-	url     string                       // where callbacks go
-	members func(b []byte, n int) []byte // of the submissions; see there
-	// succeeded and scheduled are the callbacks delivered so far, and those accepted that are not due yet.
+	url     string                       // URL of the callbacks
+	members func(b []byte, n int) []byte // submission.members
+	// succeeded counts the callbacks delivered so far, and scheduled those accepted and not yet due.
 	succeeded, scheduled int
-	perCallback          time.Duration // that accepting in batches last took
+	perCallback          time.Duration // of the last accept in batches
 }
 
 func (s *session) warmUp() {
@@ -39,11 +39,11 @@ func (s *session) warmUp() {
 	s.arrived(arriving)
 }
 
-// dueAll is one due time for all callbacks.
+// dueAll gives all callbacks one due time.
 func dueAll(at time.Time) func(int) time.Time { return func(int) time.Time { return at } }
 
 // arrived waits until all callbacks of a measurement have arrived and their results are committed, and
-// returns when each arrived.
+// returns the arrival times.
 func (s *session) arrived(arriving *arrivals) []time.Time {
 	at := arriving.await(s, arrivalLimit)
 	s.succeeded += len(at)
@@ -54,21 +54,21 @@ func (s *session) arrived(arriving *arrivals) []time.Time {
 	return at
 }
 
-// indexed waits until the index holds so many callbacks that are not due, or until it is too late for that.
+// indexed waits until the index has n callbacks that are not due, or until the time until.
 func (s *session) indexed(n int, until time.Time) {
-	s.awaitStats(s.dispatcher, "the index holds what was accepted", indexTime, func(st stats) bool {
+	s.awaitStats(s.dispatcher, "the index has the accepted callbacks", indexTime, func(st stats) bool {
 		return st.Index != nil && st.Index.Delayed == n || time.Now().After(until)
 	})
 }
 
-// A backlog is accepted and in the index, and not due yet.
+// A backlog is accepted and indexed, and not yet due.
 type backlog struct {
 	arriving *arrivals
 	due      func(int) time.Time
 }
 
-// prepare accepts n callbacks that fall due from some time on. On a machine that is slower than estimated, so
-// that the time comes before the backlog is complete, it begins again with more time.
+// prepare accepts n callbacks that fall due from a start time on. If a slow machine does not complete the
+// backlog before that time, prepare starts again with a longer margin.
 func (s *session) prepare(n int, dueFrom func(start time.Time) func(int) time.Time) backlog {
 	margin := s.perCallback*time.Duration(n)*3/2 + 1500*time.Millisecond
 	for range preparations {
@@ -79,7 +79,7 @@ func (s *session) prepare(n int, dueFrom func(start time.Time) func(int) time.Ti
 		if time.Now().Before(start) {
 			return b
 		}
-		logf("accepting %d callbacks took longer than %s: once more, with more time", n, margin)
+		logf("accepting %d callbacks took longer than %s: starting again with a longer margin", n, margin)
 		s.arrived(b.arriving)
 		margin *= 3
 	}
@@ -87,8 +87,7 @@ func (s *session) prepare(n int, dueFrom func(start time.Time) func(int) time.Ti
 	return backlog{}
 }
 
-// A poster makes requests to the API over connections that it keeps, with one buffer. One goroutine may use
-// it.
+// A poster sends requests to the API over kept connections with one buffer. It is for one goroutine.
 type poster struct {
 	*session
 	sub  submission
@@ -112,7 +111,7 @@ func (p *poster) post(want int) error {
 		return err
 	}
 	if got := p.resp.StatusCode(); got != want {
-		return fmt.Errorf("POST answered %d, want %d: %.300s", got, want, p.resp.Body())
+		return fmt.Errorf("POST returned %d, want %d: %.300s", got, want, p.resp.Body())
 	}
 	return nil
 }
@@ -123,7 +122,7 @@ func (p *poster) acceptOne(n int, due time.Time) error {
 	return p.post(http.StatusAccepted)
 }
 
-// acceptSome posts the callbacks from first until end as a batch, each of which must be accepted.
+// acceptSome posts a batch of the callbacks from first up to end, which is excluded. All must be accepted.
 func (p *poster) acceptSome(first, end int, due func(int) time.Time) error {
 	p.body = p.sub.appendBatch(p.body[:0], first, end, due)
 	if err := p.post(http.StatusMultiStatus); err != nil {
@@ -135,7 +134,7 @@ func (p *poster) acceptSome(first, end int, due func(int) time.Time) error {
 	return nil
 }
 
-// acceptBatches posts n callbacks in batches and returns how long it took.
+// acceptBatches posts n callbacks in batches and returns the duration.
 func (s *session) acceptBatches(n int, due func(int) time.Time) time.Duration {
 	start := time.Now()
 	err := parallel(batchConnections, (n+batchSize-1)/batchSize, func() func(int) error {
@@ -146,7 +145,7 @@ func (s *session) acceptBatches(n int, due func(int) time.Time) time.Duration {
 	return time.Since(start)
 }
 
-// acceptSingles posts n callbacks one a request and returns how long it took.
+// acceptSingles posts n callbacks, each in its own request, and returns the duration.
 func (s *session) acceptSingles(n int, due time.Time) time.Duration {
 	start := time.Now()
 	err := parallel(s.concurrency, n, func() func(int) error {

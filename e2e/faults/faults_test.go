@@ -217,7 +217,7 @@ func (l *redriven) run() {
 	l.begin(first)
 	other := l.Alive()[len(l.Alive())-1].Client // the process that survives, if there are two
 	began = time.Now()
-	during := l.beside("first", other, func() bool { return l.job.Done >= int64(l.n/2) })
+	during := l.latenessUntil("first", other, func() bool { return l.job.Done >= int64(l.n/2) })
 	if l.job.State != "running" {
 		l.Fatalf("half-way it is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
 	}
@@ -237,7 +237,8 @@ func (l *redriven) run() {
 	})
 	stood := time.Since(at)
 	resumed := l.job.Done
-	during = append(during, l.beside("second", other, func() bool { return l.job.State != "running" })...)
+	ended := func() bool { return l.job.State != "running" }
+	during = append(during, l.latenessUntil("second", other, ended)...)
 	stall := stalled()
 
 	if l.job.State != "done" || l.job.Matched != int64(l.n) || l.job.Done != int64(l.n) ||
@@ -253,7 +254,7 @@ func (l *redriven) run() {
 	settled := time.Since(at)
 	v := l.onceMore()
 	l.Remark("%d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s "+
-		"after the kill: each attempted once more, %d sends beside that; %s",
+		"after the kill: each attempted once more, %d duplicates; %s",
 		l.n, redriveRate, halfway, stood, resumed, settled, v.Duplicates, &l.Claims)
 	late := judge.QuantilesOf(during)
 	l.Remark("others were late: before: %s; during the redrive: %s (of %d); the disk stalled for %s at most",
@@ -329,8 +330,8 @@ func (l *redriven) look(c *harness.Client) {
 	l.job = now
 }
 
-// beside accepts other callbacks until far reports enough progress, and returns their lateness.
-func (l *redriven) beside(name string, c *harness.Client, far func() bool) (late []time.Duration) {
+// latenessUntil accepts other callbacks until far reports enough progress, and returns their lateness.
+func (l *redriven) latenessUntil(name string, c *harness.Client, far func() bool) (late []time.Duration) {
 	l.Helper()
 	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redriveTakeover)
 	for l.look(c); !far(); l.look(c) {

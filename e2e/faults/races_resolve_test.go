@@ -132,15 +132,15 @@ func (a *arena) checkResult(p *client.PollCallback, results []client.Callback, w
 		return fmt.Sprintf("it has %d results, and the merchant got %d of them", len(results),
 			len(arrivals))
 	}
-	told, data := reading[client.PollResult](a, arrivals[0].Body), struct{ Call *int }{}
-	if len(told.Data) > 0 {
-		a.Check(json.Unmarshal(told.Data, &data))
+	result, data := reading[client.PollResult](a, arrivals[0].Body), struct{ Call *int }{}
+	if len(result.Data) > 0 {
+		a.Check(json.Unmarshal(result.Data, &data))
 	}
 	switch {
-	case told.PollID != p.ID || string(told.Outcome) != want || told.Reason != want ||
-		told.Polls != p.AttemptCount:
-		return fmt.Sprintf("the merchant got %+v", told)
-	case winner == nil && (data.Call != nil || told.Last == nil || told.Last.Body != succeeded):
+	case result.PollID != p.ID || string(result.Outcome) != want || result.Reason != want ||
+		result.Polls != p.AttemptCount:
+		return fmt.Sprintf("the merchant got %+v", result)
+	case winner == nil && (data.Call != nil || result.Last == nil || result.Last.Body != succeeded):
 		return fmt.Sprintf("ended by an answer, and the merchant got %s", arrivals[0].Body)
 	case winner != nil && (data.Call == nil || *data.Call != winner.call):
 		return fmt.Sprintf("resolved by call %d, and the merchant got %s", winner.call, arrivals[0].Body)

@@ -27,7 +27,7 @@ func TestReconciliationFindsMissingCallbacks(t *testing.T) {
 		ref := fmt.Sprint("order-", i)
 		p.Post("/v1/callbacks", Submission{"url": r.URL, "ref": ref, "payload": Payload(ref)}, nil)
 	}
-	// The result callback of a poll is in SQL without a response of its own. It must not make up for a
+	// The result callback of a poll is in SQL without a separate response. It must not make up for a
 	// missing callback.
 	p.Post("/v1/polls", Submission{
 		"ref": "order-poll", "request": Submission{"url": r.URL}, "policy": Tiers("1s", "1h"),
