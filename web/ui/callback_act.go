@@ -33,6 +33,8 @@ func (f *form) beginCallback(c store.Callback) {
 	f.Facts = append(f.Facts, fact{Name: f.T("column.state"), Value: f.T("state." + string(row.State))})
 }
 
+// askRetry asks how to retry: the ladder of a finished callback, and another URL. The hidden field "was" has
+// the state at this moment, which retry compares.
 func (f *form) askRetry(c store.Callback) error {
 	if c.State.Terminal() {
 		ladder := f.ask("ladder", choiceField, "act.retry.ladder")
@@ -51,6 +53,7 @@ func (f *form) askRetry(c store.Callback) error {
 	return nil
 }
 
+// retry makes the callback due now. The "retry now" button posts without the form, with only "was".
 func (u *UI) retry(r *request, id string) error {
 	// The callback may have been delivered since the form was rendered. The retry of an open callback must
 	// not send it again.
@@ -75,6 +78,8 @@ func (f *form) askCancel(c store.Callback) error {
 	return nil
 }
 
+// cancel cancels the callback. The engine reports whether it is done, waits for an attempt in flight, or
+// comes too late.
 func (u *UI) cancel(r *request, id string) (*response, error) {
 	done, err := u.Engine.Cancel(r.ctx, r.caller.Project, id, r.by())
 	if err != nil {
@@ -137,6 +142,8 @@ func (f *form) askEditCallback(c store.Callback) error {
 	return nil
 }
 
+// editCallback changes the fields that are filled in. "-" as the only header removes all headers, and "never"
+// removes the expiry.
 func (u *UI) editCallback(r *request, id string) (err error) {
 	var q control.EditRequest
 	q.PolicyName = r.value("policy")
@@ -191,6 +198,7 @@ func (f *form) askResolve(store.Callback) error {
 	return nil
 }
 
+// resolve ends a poll with a result that the operator gives.
 func (u *UI) resolve(r *request, id string) error {
 	var q control.ResolveRequest
 	if text := strings.TrimSpace(r.text("data")); text != "" {

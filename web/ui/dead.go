@@ -57,6 +57,8 @@ func (u *UI) dead(r *request) (*response, error) {
 	return show("dead", p)
 }
 
+// group returns the group with its texts and links. All links use the same filter, so they act on the
+// callbacks of the group only.
 func (p *deadPage) group(group *store.DeadGroup) *deadGroup {
 	g := &deadGroup{DeadGroup: *group, Newest: link("/callbacks/" + store.CallbackPrefix + group.NewestID)}
 	filter := []string{"state", string(store.Dead), "reason", string(g.Reason), "class", string(g.Class)}

@@ -163,6 +163,8 @@ func (f *form) askRotateSecret(*endpointRow) error {
 	return nil
 }
 
+// rotateSecret replaces the signing secret: with the given one, or with a new one if the field is empty. The
+// old one signs too until the overlap ends.
 func (u *UI) rotateSecret(r *request, id string) (*response, error) {
 	overlap, err := r.duration("overlap")
 	if err != nil {

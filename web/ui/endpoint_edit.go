@@ -125,6 +125,8 @@ func (f *form) askEditEndpoint(row *endpointRow) error {
 	return nil
 }
 
+// editEndpoint changes the fields that differ from their rendered values. A secret needs the scope admin; the
+// form has its field only for such keys.
 func (u *UI) editEndpoint(r *request, id string) error {
 	ep, err := u.Store.Endpoint(r.ctx, r.caller.Project, id)
 	if err != nil {

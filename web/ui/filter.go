@@ -36,7 +36,8 @@ func (r *request) readFilter(from url.Values) *filter {
 	return f
 }
 
-// refuse adds a condition to f.invalid. A wrong label is named "label"; too many labels are reported by count.
+// refuse adds a condition to f.invalid. A wrong label is named "label"; too many labels are reported by
+// count.
 func (f *filter) refuse(name string) {
 	condition := store.FieldError{Field: name, Message: f.Values.Get(name)}
 	if label, isLabel := strings.CutPrefix(name, query.LabelPrefix); isLabel {

@@ -90,6 +90,8 @@ type keyPage struct {
 	Text string
 }
 
+// createKey creates a key and shows its text. An invalid expiry goes to the engine in q.Invalid, so that one
+// response reports all invalid fields.
 func (u *UI) createKey(r *request) (*response, error) {
 	q := control.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
 	expires, err := r.duration("expires_in")
@@ -146,6 +148,7 @@ func (f *form) askRevokeKey(key *keyRow) error {
 	return nil
 }
 
+// revokeKey revokes a key. The engine accepts a second revocation; this form reports it as a conflict.
 func (u *UI) revokeKey(r *request, id string) (*response, error) {
 	key, err := u.findKey(r, id)
 	if err != nil {

@@ -168,6 +168,8 @@ func (t tally) what(b *base) string {
 	return b.T("redrives.what", "n", t.n)
 }
 
+// askRedrive returns the form of an action on all callbacks that match a filter: the filter's conditions, the
+// number of callbacks now, and the fields of the action. It is also the form after an error or a preview.
 func (u *UI) askRedrive(r *request) (*form, error) {
 	b, err := u.bulkOf(r)
 	if err != nil {
@@ -254,6 +256,7 @@ func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) 
 	}
 }
 
+// newRedrive starts the redrive that the form describes, or shows a preview.
 func (u *UI) newRedrive(r *request) (*response, error) {
 	b, err := u.bulkOf(r)
 	if err != nil {

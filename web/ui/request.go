@@ -41,6 +41,8 @@ type request struct {
 	id string
 }
 
+// newRequest returns a request with the viewer's preferences from cookies. Its caller has only the address
+// until authenticate sets the rest.
 func (u *UI) newRequest(ctx context.Context, c *gin.Context, route Route) *request {
 	r := &request{
 		ctx: ctx, http: c.Request, route: route, url: c.Request.URL,

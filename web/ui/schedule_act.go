@@ -148,6 +148,8 @@ func (u *UI) askEditSchedule(r *request) (*form, error) {
 	return u.scheduleForm(r, "edit", schedulePath(r), &s), nil
 }
 
+// editSchedule changes a schedule. Masked credentials in the typed template are restored from the stored one.
+// It is an error if a mask remains, since a mask must never be stored.
 func (u *UI) editSchedule(r *request) (*response, error) {
 	s, err := load(r, store.SchedulePrefix, u.Engine.Schedule)
 	if err != nil {

@@ -139,8 +139,9 @@ func (u *UI) storeSession(ctx context.Context, w http.ResponseWriter) error {
 	return nil
 }
 
-// authenticate sets the caller from the session. It looks up the session's key on each request, so a revoked
-// key takes effect at once. It destroys a session that is idle or has an invalid key.
+// authenticate sets the caller from the session. It looks up the session's key on each request, so a session
+// ends when its key is revoked; another process may still accept the key from its cache for a few seconds. It
+// destroys a session that is idle or has an invalid key.
 func (u *UI) authenticate(r *request) error {
 	text := u.sessions.GetString(r.ctx, sessionKey)
 	if text == "" {
@@ -225,6 +226,8 @@ func (u *UI) signIn(r *request) (*response, error) {
 	return u.signInForm(r, http.StatusOK, local(r.query("next"), Root+"/"), "")
 }
 
+// signInForm returns the sign-in page. next is the page after the sign-in, wrong the error of the last
+// attempt.
 func (u *UI) signInForm(r *request, status int, next, wrong string) (*response, error) {
 	p := &signInPage{base: u.base(r, "", "signin.title"), Next: next, Wrong: wrong}
 	return &response{status: status, template: "signin", page: p}, nil

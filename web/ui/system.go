@@ -278,6 +278,7 @@ func (u *UI) askRebuild(r *request) (*form, error) {
 	return f, nil
 }
 
+// rebuild is POST /ui/system/rebuild. As a preview it only counts the callbacks that the index would get.
 func (u *UI) rebuild(r *request) (*response, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, rebuildTimeout)
 	defer cancel()

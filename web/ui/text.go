@@ -33,8 +33,11 @@ func readLanguages(from fs.FS) (languages, error) {
 	for _, l := range all {
 		folder, _, _ := strings.Cut(l.code, "-")
 		files, err := fs.Glob(from, path.Join("texts", folder, "*.json"))
-		if err != nil || len(files) == 0 {
-			return nil, fmt.Errorf("read the catalogue of %s: no files: %w", l.code, err)
+		if err != nil {
+			return nil, fmt.Errorf("read the catalogue of %s: %w", l.code, err)
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("read the catalogue of %s: no files", l.code)
 		}
 		for _, name := range files {
 			if err := l.read(from, name); err != nil {

@@ -122,6 +122,7 @@ func readResources() (k resources, err error) {
 	return k, err
 }
 
+// newUI returns a UI with parsed resources, which tests share.
 func newUI(o Options, k resources) (*UI, error) {
 	if err := o.complete(); err != nil {
 		return nil, err

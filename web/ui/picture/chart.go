@@ -135,6 +135,8 @@ func (d *drawing) html() template.HTML {
 	return m.html()
 }
 
+// figure returns the markup of the chart. The outer SVG holds texts and marks; the inner one holds the paths
+// and is stretched to the width of the page.
 func (d *drawing) figure(hits []hit) *markup {
 	m := &markup{}
 	kind, height := "lines", strconv.Itoa(d.Height)

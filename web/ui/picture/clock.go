@@ -55,6 +55,7 @@ func (c *collector) add(t time.Time) bool {
 	return true
 }
 
+// minutes, hours, days and months collect the times at round distances of n units.
 func (c *collector) minutes(n int) []time.Time {
 	step := time.Duration(n) * time.Minute
 	t := c.from.Add(-time.Duration(c.from.Minute())*time.Minute - time.Duration(c.from.Second())*time.Second -

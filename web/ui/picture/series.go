@@ -248,6 +248,7 @@ func (c Chart) spark() template.HTML {
 	return m.html()
 }
 
+// sparkPaths draws the paths of a sparkline: the first series as a line, the second one as bars.
 func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 	times := make([]time.Time, max(len(series[0].Values), len(series[1].Values)))
 	for i := range times {
