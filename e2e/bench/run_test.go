@@ -103,7 +103,7 @@ func TestOpenLoopKeepsToTheClock(t *testing.T) {
 	}
 }
 
-func TestEarlyOnesAreFound(t *testing.T) {
+func TestEarlyArrivalsAreFound(t *testing.T) {
 	due := time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC)
 	arrived := []time.Time{due, due.Add(1500 * time.Microsecond), due.Add(-time.Nanosecond)}
 	late, early := lateBy(arrived, dueAll(due))

@@ -160,7 +160,7 @@ func (s *scene) act(verb, rest string) bool {
 	switch verb {
 	case "make": // NAME PATH BODY: $NAME is its id
 		path, body, _ := strings.Cut(second, " ")
-		s.names[first] = s.Make(path, json.RawMessage(body))
+		s.names[first] = s.Create(path, json.RawMessage(body))
 	case "post": // PATH BODY
 		s.Post(first, json.RawMessage(second), nil)
 	case "plant":

@@ -52,7 +52,7 @@ func TestBrowserOperatorsDay(t *testing.T) {
 	}
 }
 
-func TestBrowserListsAreWalkedThrough(t *testing.T) {
+func TestBrowserListsArePaged(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, harness.SQLiteEmbedded, nil)
 	s.play("one.txt", "many.txt")

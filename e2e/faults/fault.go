@@ -236,11 +236,11 @@ func (tr *trial) sqlCount(query string, args ...any) (n int) {
 // awaitNone waits until the query returns zero.
 func (tr *trial) awaitNone(limit time.Duration, what, query string, args ...any) {
 	tr.Helper()
-	tr.Eventually(limit, what, func() error { return none(tr.sqlCount(query, args...)) })
+	tr.Eventually(limit, what, func() error { return wantZero(tr.sqlCount(query, args...)) })
 }
 
-// none returns an error unless the number is zero.
-func none(n int) error {
+// wantZero returns an error unless the number is zero.
+func wantZero(n int) error {
 	if n == 0 {
 		return nil
 	}

@@ -20,7 +20,7 @@ func TestAStopTakesEffectWithinASecond(t *testing.T) {
 		r := tr.Receiver
 		p := tr.ServeAll()
 		other := tr.Alive()[len(tr.Alive())-1]
-		id := p.Make("/v1/endpoints", harness.Submission{"url": r.URL})
+		id := p.Create("/v1/endpoints", harness.Submission{"url": r.URL})
 		const n = 30_000
 		tr.AcceptMany(n, func(i int) harness.Submission {
 			ref := fmt.Sprint("stop-", i)
@@ -189,22 +189,22 @@ const (
 // is attempted exactly once more. Other traffic is as quick as before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
 	runOn(t, "redrive killed half-way", heavy|unlimited|quick, harness.BothEnds, func(tr *trial) {
-		r := &redriven{trial: tr, n: sized(3_000, 10_000, 50_000)}
+		r := &redriveTrial{trial: tr, n: sized(3_000, 10_000, 50_000)}
 		r.dead = "http://" + r.Receiver.Listen(t, "127.0.0.2:0")
 		r.run()
 	})
 }
 
-// A redriven is a trial with a redrive of n callbacks. Other callbacks are accepted meanwhile, for a
+// A redriveTrial is a trial with a redrive of n callbacks. Other callbacks are accepted meanwhile, for a
 // different destination.
-type redriven struct {
+type redriveTrial struct {
 	*trial
 	n    int
 	dead string // the destination of the redriven callbacks
 	job  client.Redrive
 }
 
-func (l *redriven) run() {
+func (l *redriveTrial) run() {
 	first := l.ServeAll()
 	began := time.Now()
 	l.die()
@@ -219,7 +219,7 @@ func (l *redriven) run() {
 	began = time.Now()
 	during := l.latenessUntil("first", other, func() bool { return l.job.Done >= int64(l.n/2) })
 	if l.job.State != "running" {
-		l.Fatalf("half-way it is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
+		l.Fatalf("half-way the redrive is %s, with %d of %d done", l.job.State, l.job.Done, l.n)
 	}
 	at, halfway := time.Now(), l.job.Done
 	took := at.Sub(began)
@@ -229,7 +229,7 @@ func (l *redriven) run() {
 	}
 	l.Eventually(redriveTakeover, "the redrive goes on", func() error {
 		before := l.job.Done
-		l.look(other)
+		l.refresh(other)
 		if l.job.Done == before && l.job.State == "running" {
 			return fmt.Errorf("no progress: %d are done", l.job.Done)
 		}
@@ -253,7 +253,7 @@ func (l *redriven) run() {
 	l.Settle(2 * time.Minute) // sends that the kill cut wait until the dead process's claims expire
 	settled := time.Since(at)
 	v := l.onceMore()
-	l.Remark("%d dead redriven at %d/s, killed after %d, stood still for %s, went on at %d: all over %s "+
+	l.Remark("%d dead redriven at %d/s, killed after %d, no progress for %s, went on at %d: all over %s "+
 		"after the kill: each attempted once more, %d duplicates; %s",
 		l.n, redriveRate, halfway, stood, resumed, settled, v.Duplicates, &l.Claims)
 	late := judge.QuantilesOf(during)
@@ -274,14 +274,14 @@ func (l *redriven) run() {
 }
 
 // calm measures the lateness of other traffic without a redrive.
-func (l *redriven) calm(name string) judge.Quantiles {
+func (l *redriveTrial) calm(name string) judge.Quantiles {
 	l.Helper()
 	return judge.QuantilesOf(l.steadyLateness(name, sized(4*time.Second, 8*time.Second, 20*time.Second)))
 }
 
 // die accepts the callbacks, waits until the only attempt of each has failed, and lets the receiver respond
 // again.
-func (l *redriven) die() {
+func (l *redriveTrial) die() {
 	l.Helper()
 	l.Receiver.Answer(harness.Always(harness.Reply{Status: 500}))
 	l.AcceptMany(l.n, func(i int) harness.Submission {
@@ -301,40 +301,40 @@ func (l *redriven) die() {
 }
 
 // begin starts the redrive, and then checks that a dry run counts about as many.
-func (l *redriven) begin(p *harness.Process) {
+func (l *redriveTrial) begin(p *harness.Process) {
 	l.Helper()
-	asked := harness.Submission{
+	request := harness.Submission{
 		"action": "retry", "filter": harness.Submission{"topic": "redrive.dead"},
 		"rate":   fmt.Sprintf("%d/s", redriveRate),
 		"ladder": "restart", "reason": "the receiver is back",
 	}
-	p.Post("/v1/redrives", asked, &l.job)
-	asked["dry_run"] = true
+	p.Post("/v1/redrives", request, &l.job)
+	request["dry_run"] = true
 	var counted client.Redrive
-	p.Post("/v1/redrives", asked, &counted)
+	p.Post("/v1/redrives", request, &counted)
 	// The dry run counts callbacks that are still dead, and the redrive already revives some.
 	if n := int(counted.Matched); n > l.n || n < l.n*9/10 {
 		l.Errorf("a dry run counts %d of %d", n, l.n)
 	}
 }
 
-// look reads the redrive. Its count of done must never fall, and never exceed the matched ones.
-func (l *redriven) look(c *harness.Client) {
+// refresh reads the redrive. Its count of done must never fall, and never exceed the matched ones.
+func (l *redriveTrial) refresh(c *harness.Client) {
 	l.Helper()
 	now, err := c.Redrive(l.Context(), l.job.ID)
 	l.Check(err)
 	if now.Done < l.job.Done || now.Done+now.Failed > now.Matched {
-		l.Errorf("a redrive of which %d were done says %d done and %d failed of %d", l.job.Done, now.Done,
+		l.Errorf("a redrive with %d done now reports %d done and %d failed of %d", l.job.Done, now.Done,
 			now.Failed, now.Matched)
 	}
 	l.job = now
 }
 
 // latenessUntil accepts other callbacks until far reports enough progress, and returns their lateness.
-func (l *redriven) latenessUntil(name string, c *harness.Client, far func() bool) (late []time.Duration) {
+func (l *redriveTrial) latenessUntil(name string, c *harness.Client, far func() bool) (late []time.Duration) {
 	l.Helper()
 	deadline := time.Now().Add(3*time.Duration(l.n/redriveRate)*time.Second + redriveTakeover)
-	for l.look(c); !far(); l.look(c) {
+	for l.refresh(c); !far(); l.refresh(c) {
 		if time.Now().After(deadline) {
 			l.Fatalf("%d of %d are done", l.job.Done, l.n)
 		}
@@ -345,7 +345,7 @@ func (l *redriven) latenessUntil(name string, c *harness.Client, far func() bool
 
 // onceMore judges the redriven callbacks: each was revived once and attempted once more. Only callbacks that
 // the kill found in flight may have been sent twice.
-func (l *redriven) onceMore() judge.Verdict {
+func (l *redriveTrial) onceMore() judge.Verdict {
 	v := l.Accounted(judge.Bounds{})
 	const dead = `SELECT count(*) FROM callbacks JOIN requests USING (project, id) WHERE ref LIKE 'dead-%'`
 	if n := l.sqlCount(dead + ` AND attempt_count = 2`); n != l.n {

@@ -18,9 +18,9 @@ type feedReader struct {
 	*trial
 	cursor string
 	kept   []client.Outcome
-	// held is a page that came after the cursor and was not stored. It must come again, with the same
+	// unstored is a page that came after the cursor and was not stored. It must come again, with the same
 	// outcomes in the same order.
-	held []client.Outcome
+	unstored []client.Outcome
 	// killed counts the reader's deaths, again the outcomes that came again after them, and refused the
 	// requests without a response of a dispatcher.
 	killed, again, refused int
@@ -60,10 +60,10 @@ func (f *feedReader) step() {
 		harness.Pause()
 		return
 	}
-	for i := range min(len(page), len(f.held)) {
+	for i := range min(len(page), len(f.unstored)) {
 		f.again++
-		if !same(page[i], f.held[i]) {
-			f.Errorf("after the cursor %s the reader saw first %+v and then %+v", f.cursor, f.held[i],
+		if !same(page[i], f.unstored[i]) {
+			f.Errorf("after the cursor %s the reader saw first %+v and then %+v", f.cursor, f.unstored[i],
 				page[i])
 		}
 	}
@@ -72,13 +72,13 @@ func (f *feedReader) step() {
 	}
 	if rand.N(4) == 0 {
 		f.killed++
-		if len(page) > len(f.held) {
-			f.held = page
+		if len(page) > len(f.unstored) {
+			f.unstored = page
 		}
 		return
 	}
 	f.kept, f.cursor = append(f.kept, page...), next
-	f.held = f.held[min(len(page), len(f.held)):]
+	f.unstored = f.unstored[min(len(page), len(f.unstored)):]
 }
 
 // A caller reads the feed of outcomes, is killed, and goes on at its cursor. It sees each outcome once,
@@ -197,7 +197,7 @@ func (f *feedReader) readAll(c *harness.Client) {
 			f.Fatalf("the feed has not ended after %d outcomes", len(f.kept))
 		}
 		f.step()
-		if f.cursor != before || len(f.held) > 0 {
+		if f.cursor != before || len(f.unstored) > 0 {
 			silent = time.Now()
 		}
 	}

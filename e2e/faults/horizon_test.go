@@ -74,15 +74,15 @@ func greatBacklog(tr *trial) {
 	})
 	tr.Eventually(time.Minute, "all are enqueued", func() error {
 		waiting, err := p.Metric("dispatcher_enqueues_waiting")
-		return errors.Join(err, none(int(waiting)))
+		return errors.Join(err, wantZero(int(waiting)))
 	})
 	// Counters, lanes and watermarks may change, but no callback has a member.
 	if after := tr.members(); after > before+16 {
 		tr.Errorf("%d callbacks beyond the horizon grew the index from %d members to %d", many, before,
 			after)
 	}
-	if held, err := tr.filled(); err != nil || held != 0 {
-		tr.Errorf("the index has %d, %v", held, err)
+	if filled, err := tr.filled(); err != nil || filled != 0 {
+		tr.Errorf("the index has %d, %v", filled, err)
 	}
 	tr.agree(p, many)
 
@@ -125,9 +125,9 @@ func (tr *trial) punctual() {
 		return tr.due("far", i, least+15*time.Second+time.Duration(i-each)*150*time.Millisecond)
 	})
 	tr.Eventually(time.Minute, "the near ones are in the index, the far ones are not", func() error {
-		held, err := tr.filled()
-		if err == nil && held < each || held > each+60 {
-			err = fmt.Errorf("it has %d", held)
+		filled, err := tr.filled()
+		if err == nil && filled < each || filled > each+60 {
+			err = fmt.Errorf("it has %d", filled)
 		}
 		return err
 	})
@@ -163,7 +163,7 @@ func loaderKilled(tr *trial) {
 	tr.AcceptMany(many, shape)
 	first.AwaitMetric(2*time.Minute, loadedMetric, 1)
 	second := tr.Serve(horizon...)
-	died := tr.Die(first, time.Minute, 5*time.Second)
+	died := tr.AwaitDeath(first, time.Minute, 5*time.Second)
 	second.AwaitMetric(time.Minute, loadedMetric, 1)
 	took := time.Since(died)
 	for range 2 {
@@ -172,12 +172,12 @@ func loaderKilled(tr *trial) {
 		tr.MarkFault()
 		tr.awaitRebuild(second, before)
 		tr.Eventually(time.Minute, "the index is as SQL says", tr.whole)
-		held, err := tr.filled()
+		filled, err := tr.filled()
 		tr.Check(err)
 		within := tr.sqlCount(`SELECT count(*) FROM callbacks WHERE state = 'scheduled' AND due_at <= $1`,
 			time.Now().Add(least+30*time.Second).UnixMilli())
-		if held > within {
-			tr.Errorf("a rebuilt index has %d, and %d are due within the horizon", held, within)
+		if filled > within {
+			tr.Errorf("a rebuilt index has %d, and %d are due within the horizon", filled, within)
 		}
 		tr.agree(second, -1)
 	}

@@ -57,7 +57,7 @@ func killed(script harness.Script, deaths ...death) func(*trial) {
 			if d.failpoint != "" {
 				p := tr.ServeUntil(d.failpoint)
 				left = tr.AcceptAll(left, tr.crashLike("0s"))
-				tr.Die(p, 2*time.Minute, 0)
+				tr.AwaitDeath(p, 2*time.Minute, 0)
 				continue
 			}
 			p := tr.Serve()

@@ -143,7 +143,7 @@ func noNames(tr *trial) {
 		s["policy"] = policy
 		return s
 	}
-	_, v := tr.suffer(scenario{rate: sqlRate, around: sqlRate, shape: shape, strike: func(r *struck) {
+	_, v := tr.suffer(scenario{rate: sqlRate, around: sqlRate, shape: shape, strike: func(r *faultTrial) {
 		tr.awaitSends(sqlRate)
 		if c := tr.chargesOf("name"); c.charged == 0 {
 			tr.Error("no callback to a name was sent while the name server answered")

@@ -135,8 +135,8 @@ func matrix() []fault {
 				_, size := tr.appendLog()
 				tr.Backend.Server.LimitFiles(size)
 			},
-			heal: func(tr *trial) { tr.Backend.Server.LimitFiles(-1) },
-			says: "MISCONF", lasts: 6 * time.Second,
+			heal:       func(tr *trial) { tr.Backend.Server.LimitFiles(-1) },
+			writeError: "MISCONF", lasts: 6 * time.Second,
 		}.run, 0},
 		{"F29", "scripts flushed all the time", onlyPostgresRedis, scriptsFlushed, 0},
 		// A replica refuses writes, and has lost all its own data afterwards.
@@ -145,8 +145,8 @@ func matrix() []fault {
 				host, port, _ := strings.Cut(strings.TrimPrefix(testserver.StartRedis(tr), "redis://"), ":")
 				tr.do("replicaof", host, port)
 			},
-			heal: func(tr *trial) { tr.do("replicaof", "no", "one") },
-			says: "READONLY", lasts: 5 * time.Second,
+			heal:       func(tr *trial) { tr.do("replicaof", "no", "one") },
+			writeError: "READONLY", lasts: 5 * time.Second,
 		}.run, 0},
 		{"F30", "redis without enough replicas", onlyPostgresRedis,
 			set("NOREPLICAS", "min-replicas-to-write", "1", "0").run, 0},

@@ -216,7 +216,7 @@ func (v *pollVictim) die() {
 		// The failpoint of the first request may come before the response.
 		v.Logf("submitted without a response: %v", err)
 	}
-	v.Die(p, time.Minute, 0)
+	v.AwaitDeath(p, time.Minute, 0)
 
 	// The end of the poll and its result are one commit.
 	var state string

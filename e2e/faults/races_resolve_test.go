@@ -11,17 +11,17 @@ import (
 
 // Outcomes of a resolve.
 const (
-	resolvedUnasked = "resolved, never asked"
-	resolvedBetween = "resolved after an answer that was not final"
-	resolvedAsking  = "resolved while it was asked"
-	resolvedLate    = "already terminal"
+	resolvedUnsent   = "resolved before the first request"
+	resolvedBetween  = "resolved after a response that was not final"
+	resolvedInFlight = "resolved during a request"
+	resolvedLate     = "already terminal"
 )
 
 // resolveKind resolves a poll at about the time of its last request, sometimes twice at once. The near
 // receiver is the upstream, and the far one is the merchant.
 var resolveKind = contestKind{
 	name:     "resolve",
-	outcomes: []string{resolvedUnasked, resolvedBetween, resolvedAsking, resolvedLate},
+	outcomes: []string{resolvedUnsent, resolvedBetween, resolvedInFlight, resolvedLate},
 	entry: func(a *arena, c *contest) harness.Submission {
 		where := "/poll/" + c.ref
 		if c.second {
@@ -73,39 +73,39 @@ func judgeResolve(a *arena, c *contest) (outcome, wrong string) {
 		return outcome, wrong
 	}
 	s := c.records[0]
-	asked, charged := len(s.arrivals), 0
+	requests, charged := len(s.arrivals), 0
 	for _, at := range s.attempts {
 		if at.Charged {
 			charged++
 		}
 	}
 	switch {
-	case asked > len(s.attempts) || charged > asked || p.AttemptCount > asked:
-		wrong = fmt.Sprintf("asked %d times; %d attempts, %d charged; attempt_count %d",
-			asked, len(s.attempts), charged, p.AttemptCount)
-	case winner == nil && (p.AttemptCount != asked || asked == 0):
-		wrong = fmt.Sprintf("ended by an answer, asked %d times, attempt_count %d", asked, p.AttemptCount)
+	case requests > len(s.attempts) || charged > requests || p.AttemptCount > requests:
+		wrong = fmt.Sprintf("%d requests; %d attempts, %d charged; attempt_count %d",
+			requests, len(s.attempts), charged, p.AttemptCount)
+	case winner == nil && (p.AttemptCount != requests || requests == 0):
+		wrong = fmt.Sprintf("ended by a response, %d requests, attempt_count %d", requests, p.AttemptCount)
 	case winner != nil:
-		wrong = s.unasked(winner)
+		wrong = s.afterResolve(winner)
 	}
 	return outcome, wrong
 }
 
 // resolved returns when the call resolved the poll, relative to its requests.
 func (c *contest) resolved(by *response) string {
-	asked := c.records[0].arrivals
-	switch n := len(asked); {
+	requests := c.records[0].arrivals
+	switch n := len(requests); {
 	case n == 0:
-		return resolvedUnasked
-	case asked[n-1].End.After(by.began) || n == 2 || !c.second:
-		return resolvedAsking // its response was on the way
+		return resolvedUnsent
+	case requests[n-1].End.After(by.began) || n == 2 || !c.second:
+		return resolvedInFlight // its response was on the way
 	}
 	return resolvedBetween
 }
 
-// unasked returns what is wrong with the requests after a poll was resolved. One request may have been
+// afterResolve returns what is wrong with the requests after a poll was resolved. One request may have been
 // claimed before, and is then sent.
-func (s *record) unasked(by *response) string {
+func (s *record) afterResolve(by *response) string {
 	if n := s.after(by.ended); n > 1 {
 		return fmt.Sprintf("%d requests arrived after it had been resolved", n)
 	}
@@ -123,7 +123,7 @@ func (s *record) unasked(by *response) string {
 func (a *arena) checkResult(p *client.PollCallback, results []client.Callback, want string,
 	winner *response) string {
 	if p.State != "succeeded" || string(p.Reason) != want || string(p.Poll.Outcome) != want {
-		return fmt.Sprintf("it is %s %s with the outcome %s; the answers say %s", p.State, p.Reason,
+		return fmt.Sprintf("it is %s %s with the outcome %s; the responses say %s", p.State, p.Reason,
 			p.Poll.Outcome,
 			want)
 	}
@@ -141,7 +141,7 @@ func (a *arena) checkResult(p *client.PollCallback, results []client.Callback, w
 		result.Polls != p.AttemptCount:
 		return fmt.Sprintf("the merchant got %+v", result)
 	case winner == nil && (data.Call != nil || result.Last == nil || result.Last.Body != succeeded):
-		return fmt.Sprintf("ended by an answer, and the merchant got %s", arrivals[0].Body)
+		return fmt.Sprintf("ended by a response, and the merchant got %s", arrivals[0].Body)
 	case winner != nil && (data.Call == nil || *data.Call != winner.call):
 		return fmt.Sprintf("resolved by call %d, and the merchant got %s", winner.call, arrivals[0].Body)
 	}

@@ -78,11 +78,11 @@ func reading[T any](a *arena, body []byte) (v T) {
 type record struct {
 	client.Callback
 	attempts []client.Attempt
-	arrivals []sight // in order
+	arrivals []arrival // in order
 }
 
-// A sight is an arrival at one of the two receivers.
-type sight struct {
+// An arrival is a request at one of the two receivers.
+type arrival struct {
 	harness.Arrival
 	url string
 }
@@ -138,7 +138,7 @@ func (a *arena) run(kinds []*contestKind, n int) {
 		a.enter(contests)
 		a.race(contests)
 		harness.Await(a.T, a.processes[0].Client, time.Minute)
-		a.look(contests)
+		a.collect(contests)
 		missing = a.decide(kinds, contests)
 		if len(missing) == 0 || a.Failed() {
 			break
@@ -254,8 +254,8 @@ func (a *arena) send(c *contest, i int, x call) error {
 	}
 }
 
-// look reads every callback from the API, and adds its arrivals.
-func (a *arena) look(contests []*contest) {
+// collect reads every callback from the API, and adds its arrivals.
+func (a *arena) collect(contests []*contest) {
 	a.Helper()
 	a.Check(harness.AtOnce(8, len(contests), func(i int) error {
 		c, p := contests[i], a.processes[i%len(a.processes)]
@@ -263,10 +263,10 @@ func (a *arena) look(contests []*contest) {
 			s := &record{}
 			for _, r := range []*harness.Receiver{a.near, a.far} {
 				for _, arrived := range r.Of(id) {
-					s.arrivals = append(s.arrivals, sight{arrived, r.URL + arrived.Path})
+					s.arrivals = append(s.arrivals, arrival{arrived, r.URL + arrived.Path})
 				}
 			}
-			slices.SortFunc(s.arrivals, func(x, y sight) int { return x.At.Compare(y.At) })
+			slices.SortFunc(s.arrivals, func(x, y arrival) int { return x.At.Compare(y.At) })
 			var err, err2 error
 			s.Callback, err = p.Callback(a.Context(), id)
 			s.attempts, err2 = p.AttemptsOf(id)

@@ -19,8 +19,8 @@ type away struct {
 	prepare func(*trial) // before the dispatcher starts; nil: nothing
 	// strike begins the fault, and heal ends it.
 	strike, heal func(*trial)
-	// says is the error of a write meanwhile; empty: a write gets no response.
-	says string
+	// writeError is the error of a write meanwhile; empty: a write gets no response.
+	writeError string
 	// lasts is how long the process must report degraded, from its first report on; zero: the fault ends
 	// without heal.
 	lasts       time.Duration
@@ -44,18 +44,18 @@ func (x away) run(tr *trial) {
 	before := connected()
 	var noticed, until time.Time
 	var committed time.Duration
-	r, _ := tr.suffer(scenario{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(r *struck) {
+	r, _ := tr.suffer(scenario{rate: x.rate, acceptLimit: x.acceptLimit, strike: func(r *faultTrial) {
 		x.strike(tr)
 		began := time.Now()
-		if x.says != "" {
+		if x.writeError != "" {
 			tr.Eventually(30*time.Second, "Redis refuses a write", func() error {
-				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.says) {
-					return fmt.Errorf("a write gave %v, want %s", err, x.says)
+				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.writeError) {
+					return fmt.Errorf("a write gave %v, want %s", err, x.writeError)
 				}
 				return nil
 			})
 		}
-		tr.Eventually(20*time.Second, "the process says that it is degraded", func() error {
+		tr.Eventually(20*time.Second, "the process reports degraded", func() error {
 			_, degraded, err := readiness(r.p)
 			if err == nil && !degraded {
 				err = errors.New("not yet")
@@ -70,9 +70,9 @@ func (x away) run(tr *trial) {
 		x.heal(tr)
 	}})
 	g := r.w.during(noticed, until)
-	if x.lasts > 0 && (g.looks == 0 || g.degraded < g.looks) {
+	if x.lasts > 0 && (g.reads == 0 || g.degraded < g.reads) {
 		tr.Errorf("/readyz named Redis in %d of %d reads from %s to %s after the fault began", g.degraded,
-			g.looks, noticed.Sub(r.began), until.Sub(r.began))
+			g.reads, noticed.Sub(r.began), until.Sub(r.began))
 	}
 	tr.Remark("results of what was in flight committed after %s, degraded after %s",
 		committed, noticed.Sub(r.began))
@@ -94,11 +94,11 @@ func (tr *trial) allRecorded() error {
 }
 
 // set is a fault by a setting of Redis that refuses writes.
-func set(says, name, wrong, right string) away {
+func set(writeError, name, wrong, right string) away {
 	return away{
-		strike: func(tr *trial) { tr.do("config", "set", name, wrong) },
-		heal:   func(tr *trial) { tr.do("config", "set", name, right) },
-		says:   says, lasts: 6 * time.Second,
+		strike:     func(tr *trial) { tr.do("config", "set", name, wrong) },
+		heal:       func(tr *trial) { tr.do("config", "set", name, right) },
+		writeError: writeError, lasts: 6 * time.Second,
 	}
 }
 
@@ -120,7 +120,7 @@ func busy() away {
 				tr.Error("the script ended without a kill")
 			}
 		},
-		says: "BUSY", lasts: 5 * time.Second,
+		writeError: "BUSY", lasts: 5 * time.Second,
 	}
 }
 
@@ -145,7 +145,7 @@ func loading() away {
 			tr.Eventually(time.Minute, "the server has loaded its log",
 				func() error { return tr.redis().Ping(tr.Context()).Err() })
 		},
-		says: "LOADING",
+		writeError: "LOADING",
 	}
 }
 
@@ -155,7 +155,7 @@ func lostTwice(lose func(*trial)) func(*trial) {
 	return func(tr *trial) {
 		tr.Serve()
 		var took []time.Duration
-		tr.suffer(scenario{strike: func(r *struck) {
+		tr.suffer(scenario{strike: func(r *faultTrial) {
 			for range 2 {
 				before := r.p.Count(rebuildsMetric)
 				lose(tr)
@@ -202,7 +202,7 @@ func redisLostLastSecond(tr *trial) {
 	tr.restartedWith(appended...)
 	tr.Serve()
 	var cut int64
-	r, _ := tr.suffer(scenario{strike: func(*struck) {
+	r, _ := tr.suffer(scenario{strike: func(*faultTrial) {
 		file, kept := tr.appendLog()
 		tr.awaitMore(outageRate) // one second of load
 		tr.Backend.Server.Kill()
@@ -224,9 +224,9 @@ func redisLostLastSecond(tr *trial) {
 func redisEvicts(tr *trial) {
 	tr.Serve()
 	evicted := 0
-	r, _ := tr.suffer(scenario{strike: func(*struck) {
+	r, _ := tr.suffer(scenario{strike: func(*faultTrial) {
 		tr.do("config", "set", "maxmemory-policy", "allkeys-random")
-		tr.again(250*time.Millisecond, 6*outageRate, func() {
+		tr.repeatDuring(250*time.Millisecond, 6*outageRate, func() {
 			tr.do("config", "set", "maxmemory", tr.info("used_memory")-2048)
 		})
 		tr.do("config", "set", "maxmemory", 0)
@@ -266,7 +266,7 @@ func repliesDropped(tr *trial) {
 		}
 		return s
 	}
-	r, _ := tr.suffer(scenario{rate: 40, shape: shape, strike: func(*struck) {
+	r, _ := tr.suffer(scenario{rate: 40, shape: shape, strike: func(*faultTrial) {
 		tr.way.Swallow(func(request []byte) bool {
 			words := strings.SplitN(string(request), "\r\n", 6) // *N, $7, evalsha, $40, the hash
 			if len(words) < 6 || words[2] != "evalsha" {
@@ -306,9 +306,9 @@ func scriptsFlushed(tr *trial) {
 		return p.Count("dispatcher_index_errors_total") + p.Count("dispatcher_index_failures_total")
 	}
 	before := 0
-	tr.suffer(scenario{strike: func(*struck) {
+	tr.suffer(scenario{strike: func(*faultTrial) {
 		before = errors() // not at the start: calls to an index that is being built may fail
-		tr.again(200*time.Millisecond, 8*outageRate, func() {
+		tr.repeatDuring(200*time.Millisecond, 8*outageRate, func() {
 			tr.do("script", "flush")
 			tr.do("function", "flush")
 		})
@@ -332,8 +332,8 @@ func subscriptionsKilled(tr *trial) {
 	killed := 0
 	_, v := tr.suffer(scenario{rate: 7, around: 1, shape: func(i int) harness.Submission {
 		return tr.Numbered([]string{"plain", "retry"}[i%2])(i)
-	}, strike: func(*struck) {
-		tr.again(100*time.Millisecond, 120, func() {
+	}, strike: func(*faultTrial) {
+		tr.repeatDuring(100*time.Millisecond, 120, func() {
 			n, err := tr.redis().ClientKillByFilter(tr.Context(), "type", "pubsub").Result()
 			tr.Check(err)
 			killed += int(n)

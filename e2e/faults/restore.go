@@ -53,13 +53,13 @@ func restoredFromBackup(tr *trial, rebuilt bool) {
 	tr.Backend.SkipReconciliation("the trial restores another database")
 
 	r.restore(pg, dump)
-	held := tr.Serve("--hold")
-	r.report(held, rebuilt)
-	r.resend(held)
-	tr.run(0, "rebuild", held)
-	tr.run(0, "verify", held)
-	r.hurry(held, "resent", "waiting", "gap-waiting")
-	held.Exit(time.Minute)
+	holding := tr.Serve("--hold")
+	r.report(holding, rebuilt)
+	r.resend(holding)
+	tr.run(0, "rebuild", holding)
+	tr.run(0, "verify", holding)
+	r.hurry(holding, "resent", "waiting", "gap-waiting")
+	holding.Exit(time.Minute)
 	if n := tr.Receiver.Count(); n != r.before {
 		tr.Errorf("%d requests arrived while sending was off", n-r.before)
 	}
@@ -166,13 +166,13 @@ func (tr *trial) run(code int, name string, p *harness.Process, args ...string) 
 }
 
 // report checks what the operator sees: in /readyz, doctor and verify.
-func (r *restoration) report(held *harness.Process, rebuilt bool) {
-	if status, body, err := held.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
+func (r *restoration) report(holding *harness.Process, rebuilt bool) {
+	if status, body, err := holding.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
 		r.Errorf("/readyz answers %d %s, %v", status, body, err)
 	}
 	// A process is ready before it has checked the index.
 	r.Eventually(time.Minute, "the log explains that sending is off, and how to go on", func() error {
-		if log := held.LogTail(1 << 20); !strings.Contains(log, "restart without --hold") ||
+		if log := holding.LogTail(1 << 20); !strings.Contains(log, "restart without --hold") ||
 			strings.Contains(log, "left unchanged although it does not match SQL") != rebuilt {
 			return errors.New(log)
 		}
@@ -188,7 +188,7 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 		unknown = append(unknown, r.old[ref])
 	}
 	slices.Sort(unknown)
-	verified := r.run(1, "verify", held, "--unknown")
+	verified := r.run(1, "verify", holding, "--unknown")
 	if got := strings.Fields(verified.Stdout); !slices.Equal(got, unknown) {
 		r.Errorf("verify lists %d ids as unknown: %v\nwant %d: %v\n%s", len(got), got, len(unknown), unknown,
 			verified.Stderr)
@@ -200,11 +200,11 @@ func (r *restoration) report(held *harness.Process, rebuilt bool) {
 
 // resend imports everything that the client ever sent, with the same keys. The client need not know where the
 // gap began.
-func (r *restoration) resend(held *harness.Process) {
+func (r *restoration) resend(holding *harness.Process) {
 	path := filepath.Join(r.TempDir(), "all.ndjson")
 	r.Check(os.WriteFile(path, r.lines.Bytes(), 0o600))
 	var sum struct{ Accepted, Replayed, Refused int }
-	got := r.run(0, "import", held, path, "--json")
+	got := r.run(0, "import", holding, path, "--json")
 	if err := json.Unmarshal([]byte(got.Stdout), &sum); err != nil {
 		r.Fatalf("%v: %s", err, got.Stdout)
 	}

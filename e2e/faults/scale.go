@@ -222,7 +222,7 @@ func leaderKilled(tr *trial) {
 	leader := tr.ServeUntil(fmt.Sprint("during_rebuild:", open/4000))
 	other := tr.Serve()
 	fresh := tr.Load(20, tr.Numbered("fresh"))
-	died := tr.Die(leader, time.Minute, 4*time.Second)
+	died := tr.AwaitDeath(leader, time.Minute, 4*time.Second)
 	r := tr.awaitRebuilt(other, 0)
 	fresh.Finish()
 	tr.settleDue()

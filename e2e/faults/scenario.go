@@ -41,7 +41,7 @@ type scenario struct {
 	// seconds.
 	around int
 	// strike is the whole fault, from beginning to end.
-	strike func(*struck)
+	strike func(*faultTrial)
 	// refuses: SQL cannot commit meanwhile, so accepts are refused. Otherwise the first request of each
 	// accept must succeed in time, and the process stays ready.
 	refuses bool
@@ -51,8 +51,8 @@ type scenario struct {
 	bounds func() judge.Bounds
 }
 
-// A struck is a trial under a fault, with the observations from outside.
-type struck struct {
+// A faultTrial is a trial under a fault, with the observations from outside.
+type faultTrial struct {
 	*trial
 	p *harness.Process
 	w *watch
@@ -62,7 +62,7 @@ type struck struct {
 
 // suffer runs a scenario on the running processes until everything is terminal. It also checks what no fault
 // may change: the process runs, and its memory and its log stay small.
-func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
+func (tr *trial) suffer(s scenario) (*faultTrial, judge.Verdict) {
 	tr.Helper()
 	if s.shape == nil {
 		s.shape = tr.Mixed
@@ -72,7 +72,7 @@ func (tr *trial) suffer(s scenario) (*struck, judge.Verdict) {
 	}
 	s.rate = cmp.Or(s.rate, outageRate)
 	s.around = cmp.Or(s.around, 3*s.rate)
-	r := &struck{trial: tr, p: tr.AnyProcess()}
+	r := &faultTrial{trial: tr, p: tr.AnyProcess()}
 	stretched := harness.Stretch(tr)
 	tr.ready(r.p)
 	started := time.Now()
@@ -129,8 +129,8 @@ func (tr *trial) awaitSends(n int) {
 	tr.AtLeast(time.Minute, "the load arrives", n, func() int { return tr.Receiver.Count() - from })
 }
 
-// again calls do in each period until the load has accepted n more callbacks.
-func (tr *trial) again(period time.Duration, n int, do func()) {
+// repeatDuring calls do in each period until the load has accepted n more callbacks.
+func (tr *trial) repeatDuring(period time.Duration, n int, do func()) {
 	tr.Helper()
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -158,7 +158,7 @@ type blackout struct {
 }
 
 // blackout breaks SQL, waits, and repairs it. It returns the observations meanwhile.
-func (r *struck) blackout(b blackout) glance {
+func (r *faultTrial) blackout(b blackout) observations {
 	r.Helper()
 	before := r.Receiver.Count()
 	b.hit()
@@ -193,7 +193,7 @@ func (r *struck) blackout(b blackout) glance {
 }
 
 // refused returns what is wrong with the observations while SQL could not commit; empty: nothing.
-func (g glance) refused(locked bool) string {
+func (g observations) refused(locked bool) string {
 	var wrong []string
 	note := func(is bool, format string, args ...any) {
 		if is {
@@ -205,7 +205,7 @@ func (g glance) refused(locked bool) string {
 	for status, n := range g.accepts {
 		note(status != http.StatusServiceUnavailable && !locked, "%d accepts got %d", n, status)
 	}
-	note(g.bare > 0, "%d refusals have no Retry-After", g.bare)
+	note(g.noRetryAfter > 0, "%d refusals have no Retry-After", g.noRetryAfter)
 	note(g.slowest > refusedWithin, "an accept was refused only after %s", g.slowest)
 	note(g.last != http.StatusServiceUnavailable && !locked, "/readyz returned %d at last, want 503", g.last)
 	return strings.Join(wrong, ", ")
@@ -231,7 +231,7 @@ type watch struct {
 type seen struct {
 	asked, answered time.Time
 	status          int
-	bare            bool // a refusal without Retry-After
+	noRetryAfter    bool // a refusal without Retry-After
 	degraded        bool // /readyz reports Redis as degraded
 }
 
@@ -241,7 +241,7 @@ const watchEvery = 200 * time.Millisecond
 // watch starts to observe a process. moderate ends it.
 func (tr *trial) watch(p *harness.Process) *watch {
 	w := &watch{l: tr, p: p}
-	w.ends = []func(){tr.Repeat(watchEvery, w.accept), tr.Repeat(watchEvery, w.look)}
+	w.ends = []func(){tr.Repeat(watchEvery, w.accept), tr.Repeat(watchEvery, w.probe)}
 	return w
 }
 
@@ -252,7 +252,7 @@ func (w *watch) accept(i int) {
 	cb, err := w.p.Submit(s)
 	one.answered = time.Now()
 	if refusal := harness.Refusal(err); refusal != nil {
-		one.status, one.bare = refusal.Status, refusal.RetryAfter == 0
+		one.status, one.noRetryAfter = refusal.Status, refusal.RetryAfter == 0
 	} else if err == nil {
 		one.status = http.StatusAccepted
 		w.l.Note(cb.ID, s)
@@ -262,8 +262,8 @@ func (w *watch) accept(i int) {
 	w.accepts = append(w.accepts, one)
 }
 
-// look reads readiness, goroutines and memory.
-func (w *watch) look(int) {
+// probe reads readiness, goroutines and memory.
+func (w *watch) probe(int) {
 	asked := time.Now()
 	status, degraded, _ := readiness(w.p) // status zero is an error
 	one := seen{asked: asked, answered: time.Now(), status: status, degraded: degraded}
@@ -286,27 +286,27 @@ func readiness(p *harness.Process) (status int, degraded bool, err error) {
 	return status, slices.Contains(reported.Degraded, "redis"), err
 }
 
-// A glance sums up what a watch saw in a time span.
-type glance struct {
+// observations sum up what a watch saw in a time span.
+type observations struct {
 	accepts, ready map[int]int // by status
 	slowest        time.Duration
-	// bare counts refusals without Retry-After.
-	bare     int
-	last     int // last status of /readyz
-	looks    int // number of readings of /readyz
-	degraded int // readings that listed Redis as degraded
+	// noRetryAfter counts refusals without Retry-After.
+	noRetryAfter int
+	last         int // last status of /readyz
+	reads        int // number of readings of /readyz
+	degraded     int // readings that listed Redis as degraded
 }
 
-func (g glance) String() string {
+func (g observations) String() string {
 	return fmt.Sprintf("accepts %v (slowest %s), readyz %v, %d degraded by Redis", g.accepts,
 		g.slowest.Round(time.Millisecond), g.ready, g.degraded)
 }
 
 // during sums up the requests that began and ended in the time span.
-func (w *watch) during(from, to time.Time) glance {
+func (w *watch) during(from, to time.Time) observations {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g := glance{accepts: map[int]int{}, ready: map[int]int{}}
+	g := observations{accepts: map[int]int{}, ready: map[int]int{}}
 	within := func(s seen) bool { return !s.asked.Before(from) && !s.answered.After(to) }
 	for _, s := range w.accepts {
 		if !within(s) {
@@ -314,13 +314,13 @@ func (w *watch) during(from, to time.Time) glance {
 		}
 		g.accepts[s.status]++
 		g.slowest = max(g.slowest, s.answered.Sub(s.asked))
-		if s.status == http.StatusServiceUnavailable && s.bare {
-			g.bare++
+		if s.status == http.StatusServiceUnavailable && s.noRetryAfter {
+			g.noRetryAfter++
 		}
 	}
 	for _, s := range w.ready {
 		if within(s) {
-			g.looks++
+			g.reads++
 			g.ready[s.status]++
 			g.last = s.status
 			if s.degraded {

@@ -19,7 +19,7 @@ import (
 const sqlRate = 40
 
 // sqlFails starts a process and breaks its SQL under load.
-func (tr *trial) sqlFails(strike func(*struck)) {
+func (tr *trial) sqlFails(strike func(*faultTrial)) {
 	tr.Helper()
 	tr.Serve("--workers", "128")
 	tr.suffer(scenario{rate: sqlRate, around: sqlRate, strike: strike, refuses: true,
@@ -62,7 +62,7 @@ func (tr *trial) endSessions() int {
 func postgresEnds(tr *trial) {
 	pg := testserver.NewPostgres(tr)
 	tr.ownServer(pg)
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		database := tr.databaseName()
 		for _, how := range []struct {
 			what string
@@ -86,7 +86,7 @@ func postgresEnds(tr *trial) {
 
 // sessionsEnded ends every session of the program once a second. No group may be committed twice or dropped.
 func sessionsEnded(tr *trial) {
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		ended := 0
 		for range 6 {
 			ended += tr.endSessions()
@@ -109,7 +109,7 @@ func postgresHangs(tr *trial) {
 	tr.Backend.Direct = tr.Backend.Postgres
 	proxy, through := harness.InFrontOf(tr, tr.Backend.Postgres)
 	tr.Backend.Postgres = through
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		if tr.Shared() {
 			tr.Serve("--workers", "128")
 		}
@@ -129,7 +129,7 @@ func lockedOut(tr *trial) {
 	if tr.Backend.Postgres != "" {
 		lock = "BEGIN; LOCK TABLE callbacks IN ACCESS EXCLUSIVE MODE"
 	}
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		locker, err := tr.Database().Conn(tr.Context())
 		tr.Check(err)
 		defer locker.Close()
@@ -150,7 +150,7 @@ func lockedOut(tr *trial) {
 // readOnly makes the database read-only, as after a failover to a standby. Sessions that were opened
 // meanwhile stay read-only after the setting is gone, so the program must open new ones.
 func readOnly(tr *trial) {
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		name := tr.databaseName()
 		set := func(change string) {
 			tr.Check(testserver.SharedPostgres(tr).Exec(tr.Context(), "ALTER DATABASE "+name+" "+change))
@@ -210,7 +210,7 @@ func (tr *trial) fill(dir string) (ballast string) {
 // diskFull takes all free space on the disk of the directory. The database still uses the free space within
 // its files, so press makes it need more; nil: the load does. Then the space is freed and freed is called,
 // and everything goes on.
-func (r *struck) diskFull(dir string, press func(), freed func()) {
+func (r *faultTrial) diskFull(dir string, press func(), freed func()) {
 	r.Helper()
 	var ballast string
 	r.blackout(blackout{what: "disk full", lasts: 6 * time.Second, hit: func() {
@@ -247,7 +247,7 @@ func postgresDiskFull(tr *trial) {
 		tr.Check(pg.Exec(tr.Context(), statement))
 	}
 	tr.ownServer(pg)
-	tr.sqlFails(func(r *struck) {
+	tr.sqlFails(func(r *faultTrial) {
 		// The rest of a log segment lasts for a minute, so force a new one. The error is expected.
 		r.diskFull(dir, func() { pg.Exec(tr.Context(), "SELECT pg_switch_wal()") }, func() {
 			ended := pg.HasEnded()
@@ -263,7 +263,7 @@ func postgresDiskFull(tr *trial) {
 func sqliteDiskFull(tr *trial) {
 	dir := tr.smallDisk("64m")
 	tr.UseBackend(harness.Backend{Name: tr.Backend.Name, DataDir: dir, Prefix: "e2e"})
-	tr.sqlFails(func(r *struck) { r.diskFull(dir, nil, nil) })
+	tr.sqlFails(func(r *faultTrial) { r.diskFull(dir, nil, nil) })
 }
 
 // intact lets SQLite check its file.

@@ -120,10 +120,10 @@ func (f redisForm) client(t *testing.T, server *testserver.Redis) *redis.Client 
 func (f redisForm) serves(t *testing.T, l harness.Launch) {
 	r := harness.NewReceiver(t, harness.Usual)
 	p := harness.Serve(t, l)
-	now := p.Make("/v1/callbacks", harness.Submission{"url": r.URL + "/retry",
+	now := p.Create("/v1/callbacks", harness.Submission{"url": r.URL + "/retry",
 		"payload": harness.Payload("now"),
 		"policy":  harness.Submission{"tiers": []string{"500ms", "5s", "5s"}}})
-	later := p.Make("/v1/callbacks", harness.Submission{"url": r.URL, "payload": harness.Payload("later"),
+	later := p.Create("/v1/callbacks", harness.Submission{"url": r.URL, "payload": harness.Payload("later"),
 		"delay": "1h"})
 	harness.Eventually(t, 30*time.Second, "the callback is sent at its second attempt", func() error {
 		cb, err := p.Callback(t.Context(), now)

@@ -210,7 +210,7 @@ func (b Backend) ReadIndex(ctx context.Context) (items []judge.Item, err error) 
 		members, err := c.ZRange(ctx, key, 0, -1).Result()
 		for _, m := range members {
 			if len(m) < 26 {
-				return fmt.Errorf("it holds %q, which ends in no id", m)
+				return fmt.Errorf("entry %q ends in no id", m)
 			}
 			items = append(items, judge.Item{ID: "cb_" + m[len(m)-26:], Place: places[name]})
 		}
@@ -229,11 +229,11 @@ func embeddedIndex(ctx context.Context, c *Client, rows []judge.Row) ([]judge.It
 	var items []judge.Item
 	for i := range rows {
 		if !rows[i].Terminal() && !slices.Contains(drift.MissingIDs, rows[i].ID) {
-			items = append(items, judge.Item{ID: rows[i].ID, Place: "held"})
+			items = append(items, judge.Item{ID: rows[i].ID, Place: "indexed"})
 		}
 	}
 	for _, id := range drift.ExtraIDs {
-		items = append(items, judge.Item{ID: id, Place: "held"})
+		items = append(items, judge.Item{ID: id, Place: "indexed"})
 	}
 	return items, nil
 }

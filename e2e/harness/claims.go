@@ -86,9 +86,9 @@ func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 	return tr.Serve()
 }
 
-// Die waits until a process has killed itself at its failpoint, and adds its open claims. It returns the time
-// of the end.
-func (tr *Trial) Die(p *Process, limit, span time.Duration) (at time.Time) {
+// AwaitDeath waits until a process has killed itself at its failpoint, and adds its open claims. It returns
+// the time of the end.
+func (tr *Trial) AwaitDeath(p *Process, limit, span time.Duration) (at time.Time) {
 	tr.Helper()
 	select {
 	case <-p.Done:

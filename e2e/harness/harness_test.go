@@ -56,7 +56,7 @@ func TestReconciliationFindsMissingCallbacks(t *testing.T) {
 var errNotBroken = errors.New("not yet")
 
 // The proxy breaks exactly what its methods promise.
-func TestProxyBreaksWhatItSays(t *testing.T) {
+func TestProxyFaults(t *testing.T) {
 	server := testserver.StartRedis(t)
 	p, through := InFrontOf(t, server)
 	direct, client := proxyClient(t, server), proxyClient(t, through)

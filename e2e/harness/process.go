@@ -302,8 +302,8 @@ func (p *Process) Post(path string, in, out any) {
 	}
 }
 
-// Make posts an object and returns its new id.
-func (p *Process) Make(path string, in any) string {
+// Create posts an object and returns its new id.
+func (p *Process) Create(path string, in any) string {
 	p.tb.Helper()
 	var made struct{ ID string }
 	p.Post(path, in, &made)

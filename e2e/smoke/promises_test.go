@@ -102,7 +102,7 @@ func TestThreeAttemptsUnderTiersWithTheSameIDAndBytes(t *testing.T) {
 // endpoint's address.
 func TestInternalAddressesAreRefusedWhereverTheyAreGiven(t *testing.T) {
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
-	callback := "/v1/callbacks/" + p.Make("/v1/callbacks",
+	callback := "/v1/callbacks/" + p.Create("/v1/callbacks",
 		harness.Submission{"url": "http://127.0.0.1:9/", "payload": 1, "delay": "1h"})
 	for _, line := range harness.Lines(t, "testdata/internal.txt") {
 		words := strings.SplitN(strings.Replace(line, "CALLBACK", callback, 1), " ", 4)
@@ -408,7 +408,7 @@ func TestSIGTERMLetsAttemptsInFlightEnd(t *testing.T) {
 
 // An attempt that does not end within the drain timeout is not charged, and the next process sends the
 // callback.
-func TestDrainHandsBackUncharged(t *testing.T) {
+func TestDrainDoesNotChargeInterruptedAttempts(t *testing.T) {
 	onEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		d := draining(tr, "--drain-timeout", "1s")
 		d.p.Exit(time.Minute)

@@ -43,7 +43,7 @@ func Judge(e Evidence, b Bounds) Verdict {
 	t.nothingAfterTheEnd()
 	t.conservation()
 	if b.Heal > 0 && e.Healed > b.Heal {
-		t.breaks("I9", "", "the backlog took %s after the last fault, at most %s are allowed", e.Healed,
+		t.breaks("I9", "", "the backlog took %s after the last fault; at most %s is allowed", e.Healed,
 			b.Heal)
 	}
 	return t.v
@@ -78,7 +78,7 @@ func (a *tolerance) breach(n int, id, format string, args ...any) {
 // check is called after all breaches. what describes them in the plural.
 func (a *tolerance) check(what string) {
 	if a.most > 0 && a.seen > a.most {
-		a.breaks(a.invariant, "", "%d %s, at most %d are allowed", a.seen, what, a.most)
+		a.breaks(a.invariant, "", "%d %s; at most %d are allowed", a.seen, what, a.most)
 	}
 }
 
@@ -130,7 +130,7 @@ func (t *trial) noLoss() {
 		f := t.histories[a.ID]
 		if t.Unknown[a.ID] {
 			if f.row != nil {
-				t.breaks("I1", a.ID, "SQL was to have forgotten it, and holds it")
+				t.breaks("I1", a.ID, "SQL must have lost it, but has it")
 			}
 			continue
 		}
@@ -144,10 +144,10 @@ func (t *trial) noLoss() {
 // lost returns why an accepted callback counts as lost; empty: it does not.
 func (t *trial) lost(a *Accepted, f *history) string {
 	if f.row == nil {
-		return "accepted, and not in SQL"
+		return "accepted, but not in SQL"
 	}
 	if a.Ref != f.row.Ref {
-		return fmt.Sprintf("accepted as %q, and SQL holds %q under its id", a.Ref, f.row.Ref)
+		return fmt.Sprintf("accepted as %q, but SQL has %q under its id", a.Ref, f.row.Ref)
 	}
 	if !f.row.Terminal() {
 		if t.MayBeOpen {
@@ -165,7 +165,7 @@ func (t *trial) lost(a *Accepted, f *history) string {
 	}
 	if f.row.State == "succeeded" && !slices.ContainsFunc(f.arrivals,
 		func(a *Arrival) bool { return a.Answered }) {
-		return "said to have succeeded, and no receiver answered it"
+		return "succeeded, but no receiver sent a whole response"
 	}
 	return ""
 }
@@ -176,24 +176,24 @@ func (t *trial) noPhantom() {
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		if other, twice := refs[r.Ref]; twice && other != r.ID && r.Ref != "" && !t.SharedRefs {
-			t.breaks("I2", r.ID, "%s is of the same order: it was taken twice", other)
+			t.breaks("I2", r.ID, "%s has the same reference: the order was accepted twice", other)
 		}
 		refs[r.Ref] = r.ID
 	}
 	for id, f := range t.histories {
 		if f.row == nil {
 			if len(f.arrivals) > 0 && !t.Unknown[id] {
-				t.breaks("I2", id, "arrived %d times, and is not in SQL", len(f.arrivals))
+				t.breaks("I2", id, "arrived %d times, but is not in SQL", len(f.arrivals))
 			}
 			if len(f.attempts) > 0 && !t.Unknown[id] {
-				t.breaks("I2", id, "has %d attempts in SQL and no callback", len(f.attempts))
+				t.breaks("I2", id, "has %d attempts in SQL, but no callback", len(f.attempts))
 			}
 			continue
 		}
 		stored := f.row.Hash
 		if f.accepted != nil {
 			if stored != (Hash{}) && stored != f.accepted.Hash {
-				t.breaks("I2", id, "SQL holds other bytes than were accepted")
+				t.breaks("I2", id, "SQL has other bytes than the accepted ones")
 			}
 			stored = f.accepted.Hash
 		}
@@ -265,12 +265,12 @@ func (t *trial) boundedDuplicates() {
 			allowed = t.Hit[id]
 		}
 		if spare > allowed {
-			t.breaks("I3", id, "%d sends, of which no charged attempt accounts for %d; %d are allowed",
+			t.breaks("I3", id, "%d sends, %d of them without a charged attempt; at most %d are allowed",
 				len(f.arrivals), spare, allowed)
 		}
 	}
 	if t.v.Duplicates > t.Duplicates {
-		t.breaks("I3", "", "%d duplicates in all, at most %d are allowed", t.v.Duplicates, t.Duplicates)
+		t.breaks("I3", "", "%d duplicates in all; at most %d are allowed", t.v.Duplicates, t.Duplicates)
 	}
 }
 
@@ -388,7 +388,7 @@ func (t *trial) everySendRecorded() {
 				t.breaks("I6", id, "%d attempts have the number %d", c.attempts, number)
 			}
 			if c.answered > c.arrivals {
-				t.breaks("I6", id, "attempt %d got an answer, and never arrived", number)
+				t.breaks("I6", id, "attempt %d has a response, but never arrived", number)
 			}
 			if number < 1 {
 				t.breaks("I6", id, "%d requests arrived without a number", c.arrivals)
@@ -412,7 +412,7 @@ func (t *trial) nothingAfterTheEnd() {
 	after := tolerance{t, "I7", t.AfterTerminal, 0}
 	for id, f := range t.histories {
 		if f.row != nil && f.row.Terminal() && f.row.FinishedAt.IsZero() {
-			t.breaks("I7", id, "it is %s, and SQL does not say since when", f.row.State)
+			t.breaks("I7", id, "it is %s, but has no finish time", f.row.State)
 		}
 		if f.row == nil || f.row.FinishedAt.IsZero() {
 			continue
@@ -444,15 +444,15 @@ func (t *trial) conservation() {
 	places := map[string]string{}
 	for _, it := range t.Index {
 		if place, twice := places[it.ID]; twice {
-			t.breaks("I8", it.ID, "the index holds it as %s and as %s", place, it.Place)
+			t.breaks("I8", it.ID, "the index has it as %s and as %s", place, it.Place)
 		}
 		places[it.ID] = it.Place
 		f := t.histories[it.ID]
 		switch {
 		case f == nil || f.row == nil:
-			t.breaks("I8", it.ID, "the index holds it as %s, and SQL does not know it", it.Place)
+			t.breaks("I8", it.ID, "the index has it as %s, but SQL does not", it.Place)
 		case f.row.Terminal():
-			t.breaks("I8", it.ID, "the index holds it as %s, and it is %s", it.Place, f.row.State)
+			t.breaks("I8", it.ID, "the index has it as %s, but it is %s", it.Place, f.row.State)
 		}
 	}
 	for id, f := range t.histories {
@@ -460,7 +460,7 @@ func (t *trial) conservation() {
 			continue
 		}
 		if _, ok := places[id]; !ok {
-			t.breaks("I8", id, "open in SQL since %s, and not in the index",
+			t.breaks("I8", id, "open in SQL, due %s, but not in the index",
 				f.row.DueAt.Format(time.RFC3339Nano))
 		}
 	}
