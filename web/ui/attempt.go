@@ -83,9 +83,22 @@ func (a *attemptPart) Kind() string {
 // ladderTail is the number of future attempts in the drawing of a ladder without an end.
 const ladderTail = 3
 
-// ladder draws the callback's current ladder: charged attempts, the next attempt and the later ones. newest
-// are the newest attempts, the newest first. Earlier attempts are drawn without details.
+// ladder draws the callback's current ladder: charged attempts, the next attempt and the later ones. newest are
+// the newest attempts, the newest first.
 func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
+	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string {
+		return p.T("ladder.more", "n", n)
+	}}
+	l.Steps = p.pastSteps(newest)
+	if p.Callback.State != store.Succeeded { // a delivered callback has no further attempt
+		l.Steps = append(l.Steps, p.futureSteps(len(l.Steps))...)
+	}
+	return l.HTML()
+}
+
+// pastSteps returns a step for each charged attempt of the current ladder. Attempts that are older than newest
+// have steps without details. A negative LadderBase counts the attempts that the sender has made itself.
+func (p *callbackPage) pastSteps(newest []store.Attempt) (steps []picture.Step) {
 	c := &p.Callback
 	position := max(c.AttemptCount-c.LadderBase, 0)
 	var charged []*store.Attempt
@@ -95,26 +108,17 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		}
 	}
 	slices.Reverse(charged)
-	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string {
-		return p.T("ladder.more", "n", n)
-	}}
-	tiers := c.Policy.Tiers
-	wait := func(i int) string {
-		if d, ok := tierAt(c, i); ok {
-			return shortDuration(d)
-		}
-		return ""
-	}
 	elsewhere, unknown := max(-c.LadderBase, 0), position-len(charged)
 	for i := range position {
 		step := picture.Step{
-			Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"), Wait: wait(i),
+			Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"),
+			Wait: waitText(c, i),
 		}
 		switch {
 		case i >= unknown:
 			a := charged[i-unknown]
-			step.Label, step.Detail, step.Manual = p.Or("outcome.", displayOutcome(a, c.Kind)),
-				p.Absolute(a.StartedAt), a.Trigger == store.Manual
+			step.Label, step.Detail = p.Or("outcome.", displayOutcome(a, c.Kind)), p.Absolute(a.StartedAt)
+			step.Manual = a.Trigger == store.Manual
 			step.Href = "#attempt-" + strconv.Itoa(a.Number)
 			if p.NewestLink != "" { // the timeline shows older attempts, so there is no anchor
 				step.Href = Root + "/callbacks/" + p.FullID + "/attempts/" + strconv.Itoa(a.Number)
@@ -125,9 +129,16 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		case i < elsewhere:
 			step.Label = p.T("ladder.elsewhere")
 		}
-		l.Steps = append(l.Steps, step)
+		steps = append(steps, step)
 	}
-	last := len(tiers)
+	return steps
+}
+
+// futureSteps returns the steps from a position on: the attempt in flight or the next one, and those after it if
+// each one fails. Steps after the callback's end are marked as never.
+func (p *callbackPage) futureSteps(position int) (steps []picture.Step) {
+	c := &p.Callback
+	last := len(c.Policy.Tiers)
 	if c.Policy.RepeatLast {
 		last = max(last, position+ladderTail)
 	}
@@ -136,8 +147,10 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	}
 	due, ends := c.DueAt, endOf(c)
 	for i := position; i <= last; i++ {
-		step := picture.Step{Number: strconv.Itoa(i + 1), State: picture.ToCome, Label: p.T("ladder.tocome"),
-			Wait: wait(i)}
+		step := picture.Step{
+			Number: strconv.Itoa(i + 1), State: picture.ToCome, Label: p.T("ladder.tocome"),
+			Wait: waitText(c, i),
+		}
 		switch {
 		case c.State.Terminal():
 			step.State, step.Label = picture.Never, p.T("ladder.never")
@@ -153,12 +166,17 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 		if d, ok := tierAt(c, i); ok {
 			due += d.Milliseconds()
 		}
-		l.Steps = append(l.Steps, step)
+		steps = append(steps, step)
 	}
-	if c.State == store.Succeeded {
-		l.Steps = l.Steps[:position] // no later attempt will happen
+	return steps
+}
+
+// waitText formats the wait after the failed attempt at position i. It is empty if no attempt follows.
+func waitText(c *store.Callback, i int) string {
+	if d, ok := tierAt(c, i); ok {
+		return shortDuration(d)
 	}
-	return l.HTML()
+	return ""
 }
 
 // endOf returns when an open callback ends even if its ladder has attempts left: at its expiry or at its

@@ -263,7 +263,7 @@ func (v *view) broadcast(now, changed map[string]string, instead []byte) {
 }
 
 // end ends the streams of all watchers and the view. reload makes the browsers reload the page, which then
-// shows the sign-in.
+// shows the sign-in or an error.
 func (v *view) end(reload bool) {
 	v.hub.mu.Lock()
 	defer v.hub.mu.Unlock()

@@ -91,11 +91,11 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 		return nil, err
 	}
 	if len(b.filter.invalid) > 0 {
-		wrong := slices.Clone(b.filter.invalid)
-		for i := range wrong {
-			wrong[i].Message = r.lang.text("redrives.badcondition", "value", wrong[i].Message)
+		fields := slices.Clone(b.filter.invalid)
+		for i := range fields {
+			fields[i].Message = r.lang.text("redrives.badcondition", "value", fields[i].Message)
 		}
-		return nil, &store.InvalidError{Fields: wrong}
+		return nil, &store.InvalidError{Fields: fields}
 	}
 	if len(b.filter.States) == 0 {
 		b.filter.States = states
