@@ -49,7 +49,8 @@ func (x away) run(tr *trial) {
 		began := time.Now()
 		if x.writeError != "" {
 			tr.Eventually(30*time.Second, "Redis refuses a write", func() error {
-				if err := once.Set(tr.Context(), "test", "1", 0).Err(); !redis.HasErrorPrefix(err, x.writeError) {
+				err := once.Set(tr.Context(), "test", "1", 0).Err()
+				if !redis.HasErrorPrefix(err, x.writeError) {
 					return fmt.Errorf("a write gave %v, want %s", err, x.writeError)
 				}
 				return nil

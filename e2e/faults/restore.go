@@ -167,8 +167,9 @@ func (tr *trial) run(code int, name string, p *harness.Process, args ...string) 
 
 // report checks what the operator sees: in /readyz, doctor and verify.
 func (r *restoration) report(holding *harness.Process, rebuilt bool) {
-	if status, body, err := holding.Readyz(); err != nil || status != 200 || !strings.Contains(body, `"held"`) {
-		r.Errorf("/readyz answers %d %s, %v", status, body, err)
+	status, body, err := holding.Readyz()
+	if err != nil || status != 200 || !strings.Contains(body, `"held"`) {
+		r.Errorf("/readyz returned %d %s, %v", status, body, err)
 	}
 	// A process is ready before it has checked the index.
 	r.Eventually(time.Minute, "the log explains that sending is off, and how to go on", func() error {
