@@ -351,11 +351,11 @@ func (f *figures) attemptsChart(b *base) template.HTML {
 
 // tookChart draws the percentiles of the attempts' durations in each hour.
 func (f *figures) tookChart(b *base) template.HTML {
-	took := func(name string, q float64) picture.Series {
+	quantiles := func(name string, q float64) picture.Series {
 		values := valuesOf(f.hours, func(a *store.Activity) float64 { return a.Took.Quantile(q) })
 		return picture.Series{Name: b.T(name), Values: values}
 	}
 	return f.chart(b, "took", picture.Lines, shortMillis, func() []picture.Series {
-		return []picture.Series{took("endpoint.p50", 0.5), took("endpoint.p95", 0.95)}
+		return []picture.Series{quantiles("endpoint.p50", 0.5), quantiles("endpoint.p95", 0.95)}
 	})
 }

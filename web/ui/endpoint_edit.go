@@ -229,15 +229,15 @@ func (r *request) chooseHeaders(ch *control.EndpointChange, text string, ep *sto
 		if !query.Masked(*h) {
 			continue
 		}
-		kept := slices.IndexFunc(ep.Headers, func(own store.Header) bool {
+		match := slices.IndexFunc(ep.Headers, func(own store.Header) bool {
 			return strings.EqualFold(own.Name, h.Name)
 		})
-		if kept < 0 {
+		if match < 0 {
 			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "headers",
 				Message: r.lang.text("endpoint.field.headers.masked", "name", h.Name)})
 			continue
 		}
-		h.Value = ep.Headers[kept].Value
+		h.Value = ep.Headers[match].Value
 	}
 	ch.Headers = &headers
 }

@@ -287,7 +287,7 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 			if a.ask != nil {
 				err = a.ask(f, object)
 			}
-			if _, asked := f.field("reason"); !asked {
+			if _, found := f.field("reason"); !found {
 				f.Fields = append(f.Fields, f.askReason())
 			}
 			return f, err
@@ -314,12 +314,12 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 	return u.acts(list...)
 }
 
-// form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in says names one more
+// form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in effects names one more
 // effect: the text of KEY and the suffix. back is the cancel link unless the request names one.
-func (u *UI) form(r *request, section, key, back string, says ...string) *form {
+func (u *UI) form(r *request, section, key, back string, effects ...string) *form {
 	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back),
 		Submit: r.lang.text(key + ".submit")}
-	for _, name := range append([]string{".says"}, says...) {
+	for _, name := range append([]string{".says"}, effects...) {
 		f.Effects = append(f.Effects, f.T(key+name))
 	}
 	return f
@@ -381,23 +381,23 @@ func (f *form) refuse(wrong store.FieldError) {
 		f.WrongFields = append(f.WrongFields, wrong)
 		return
 	}
-	says := wrong.Message
+	message := wrong.Message
 	if name != wrong.Field {
-		says = wrong.Field + " " + says
+		message = wrong.Field + " " + message
 	}
 	if x.Wrong != "" { // several parts of one field may be invalid
-		says = x.Wrong + "; " + says
+		message = x.Wrong + "; " + message
 	}
-	x.Wrong = says
+	x.Wrong = message
 }
 
 // maxReason bounds the bytes of a reason. The API has the same bound.
 const maxReason = 1024
 
 // preview shows the form with its typed values and preview lines. The act is not done.
-func preview(f *form, says ...string) (*response, error) {
+func preview(f *form, lines ...string) (*response, error) {
 	f.keepTyped()
-	f.Preview = says
+	f.Preview = lines
 	return show("form", f)
 }
 

@@ -114,8 +114,8 @@ func liveBrowser(t *testing.T, w *world) (*browser, *httptest.Server) {
 	return b, server
 }
 
-// begun reports whether an event is the first of a page.
-func begun(e seen) bool { return e.has("rows") }
+// isFirst reports whether an event is the first of a page.
+func isFirst(e seen) bool { return e.has("rows") }
 
 // TestWatchersShareOneRendering opens one page in 20 browsers and counts the renderings.
 func TestWatchersShareOneRendering(t *testing.T) {
@@ -125,7 +125,7 @@ func TestWatchersShareOneRendering(t *testing.T) {
 	var all []*listener
 	for range 20 {
 		l := b.listen(server, "/ui/callbacks?state=scheduled")
-		l.until("the state at the beginning", begun)
+		l.until("the state at the beginning", isFirst)
 		all = append(all, l)
 	}
 	before := w.count("List")
@@ -171,7 +171,7 @@ func TestStreamsEnd(t *testing.T) {
 	first.waitEnd()
 	b.signIn(testKey)
 	second := b.listen(server, "/ui/callbacks")
-	second.until("the state at the beginning", begun)
+	second.until("the state at the beginning", isFirst)
 	b.ui.Close()
 	second.waitEnd()
 	if l := b.listen(server, "/ui/callbacks"); l.status != http.StatusServiceUnavailable {
@@ -188,9 +188,9 @@ func TestPanicEndsOnlyItsStreams(t *testing.T) {
 	w.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	b, server := liveBrowser(t, w)
 	broken := b.listen(server, "/ui/redrives?x=query-value")
-	broken.until("the state at the beginning", begun)
+	broken.until("the state at the beginning", isFirst)
 	sound := b.listen(server, "/ui/callbacks?state=scheduled")
-	sound.until("the state at the beginning", begun)
+	sound.until("the state at the beginning", isFirst)
 	w.update("fail Redrives panic")
 	broken.waitEnd()
 	w.update("callbacks 1")
@@ -211,7 +211,7 @@ func TestPanicEndsOnlyItsStreams(t *testing.T) {
 		}
 	}
 	w.update("fail Redrives nothing")
-	b.listen(server, "/ui/redrives?x=query-value").until("the page is rendered again", begun)
+	b.listen(server, "/ui/redrives?x=query-value").until("the page is rendered again", isFirst)
 }
 
 // TestStreamsOfAKeyAreBounded opens streams of several pages with one key until the bound. After one ends,

@@ -102,16 +102,16 @@ func (u *UI) previewSchedule(r *request, ask func(*request) (*form, error)) (*re
 		return nil, err
 	}
 	scheduleZone := cmp.Or(timezone, utc.name)
-	says := []string{f.T("schedules.preview.says", "zone", r.zone.name)}
+	lines := []string{f.T("schedules.preview.says", "zone", r.zone.name)}
 	for _, at := range next {
 		line := f.Absolute(at) + " · " + f.relative(at)
 		if scheduleZone != r.zone.name {
 			local := scheduleLocalTime(timezone, at)
 			line = f.T("schedules.preview.own", "at", line, "own", local, "zone", scheduleZone)
 		}
-		says = append(says, line)
+		lines = append(lines, line)
 	}
-	return preview(f, says...)
+	return preview(f, lines...)
 }
 
 func (u *UI) askNewSchedule(r *request) (*form, error) {

@@ -253,8 +253,8 @@ func (u *UI) signInWith(r *request) (*response, error) {
 	case err != nil:
 		return nil, err
 	case wait > 0:
-		says := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
-		a, err := u.signInForm(r, http.StatusTooManyRequests, next, says)
+		message := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
+		a, err := u.signInForm(r, http.StatusTooManyRequests, next, message)
 		a.retryAfter = wait
 		return a, err
 	case !right:
