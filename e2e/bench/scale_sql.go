@@ -48,8 +48,8 @@ func (s *scale) sql() error {
 			measured = x.inputs()
 		}
 	}
-	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); %d stay "+
-		"open.",
+	intro := fmt.Sprintf("%d callbacks in %d lanes, accepted and attempted through the API (%s); "+
+		"%d stay open.",
 		s.rows, seedLanes, strings.Join(texts, ", "), all[0].open)
 	return s.publish("scale-sql", intro, began, measured, fmt.Sprintf("%d callbacks", s.rows),
 		figuresTable(all))

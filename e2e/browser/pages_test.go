@@ -221,9 +221,9 @@ func (s *scene) plantAll(text string, n int) {
 	escaped := func(text string) string { return quoted(text)[1 : len(quoted(text))-1] }
 	plain := fmt.Sprintf("%s/say/%d/", s.r.URL, n)
 	maps.Copy(s.names, map[string]string{
-		"n": fmt.Sprint(n), "plain": plain, "address": plain + url.PathEscape(text) + "?token=" +
-			url.QueryEscape(text),
-		"TEXT": escaped(text), "START": escaped(strings.ToValidUTF8(text[:min(len(text), 60)], "")),
+		"n": fmt.Sprint(n), "plain": plain,
+		"address": plain + url.PathEscape(text) + "?token=" + url.QueryEscape(text),
+		"TEXT":    escaped(text), "START": escaped(strings.ToValidUTF8(text[:min(len(text), 60)], "")),
 	})
 	s.refused = nil
 	s.play("hostile.txt")

@@ -106,9 +106,9 @@ func (tr *trial) rested(p *harness.Process, byLane map[string]*member) error {
 		return err
 	}
 	for _, l := range lanes {
-		if m := byLane[l.Lane.Lane]; m != nil && m.rests.IsZero() && l.Breaker != nil &&
-			l.Breaker.State == "open" &&
-			l.InFlight != nil && *l.InFlight == 0 {
+		open := l.Breaker != nil && l.Breaker.State == "open"
+		idle := l.InFlight != nil && *l.InFlight == 0
+		if m := byLane[l.Lane.Lane]; m != nil && m.rests.IsZero() && open && idle {
 			m.rests = time.Now()
 		}
 	}

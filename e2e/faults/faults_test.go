@@ -241,8 +241,8 @@ func (l *redriveTrial) run() {
 	during = append(during, l.latenessUntil("second", other, ended)...)
 	stall := stalled()
 
-	if l.job.State != "done" || l.job.Matched != int64(l.n) || l.job.Done != int64(l.n) ||
-		l.job.Failed != 0 ||
+	n := int64(l.n)
+	if l.job.State != "done" || l.job.Matched != n || l.job.Done != n || l.job.Failed != 0 ||
 		l.job.FinishedAt.IsZero() {
 		l.Errorf("the redrive ended as %+v; want all %d done", l.job, l.n)
 	}
@@ -359,9 +359,8 @@ func (l *redriveTrial) onceMore() judge.Verdict {
 			continue
 		}
 		var detail struct{ Redrive string }
-		if err := json.Unmarshal(e.Detail, &detail); err != nil || detail.Redrive != l.job.ID ||
-			e.Reason == "" ||
-			revived[e.Object] {
+		err := json.Unmarshal(e.Detail, &detail)
+		if err != nil || detail.Redrive != l.job.ID || e.Reason == "" || revived[e.Object] {
 			l.Fatalf("%s is in the audit with %s, %q, %v; twice: %t", e.Object, e.Detail, e.Reason, err,
 				revived[e.Object])
 		}
@@ -409,8 +408,7 @@ func runFault(t *testing.T, f *fault) {
 					outcome = &harness.TrialResult{Accepted: tr.Count()}
 				}
 				found := line{id: f.id, title: f.title, on: []string{c.String()}, runs: 1,
-					TrialResult: *outcome,
-					took:        time.Since(began)}
+					TrialResult: *outcome, took: time.Since(began)}
 				if t.Failed() {
 					found.failed = 1
 				}

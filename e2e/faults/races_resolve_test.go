@@ -123,9 +123,8 @@ func (s *record) afterResolve(by *response) string {
 func (a *arena) checkResult(p *client.PollCallback, results []client.Callback, want string,
 	winner *response) string {
 	if p.State != "succeeded" || string(p.Reason) != want || string(p.Poll.Outcome) != want {
-		return fmt.Sprintf("it is %s %s with the outcome %s; the responses say %s", p.State, p.Reason,
-			p.Poll.Outcome,
-			want)
+		return fmt.Sprintf("it is %s %s with the outcome %s; the responses say %s",
+			p.State, p.Reason, p.Poll.Outcome, want)
 	}
 	arrivals := a.far.Of(p.Poll.ResultCallbackID)
 	if len(results) != 1 || results[0].ID != p.Poll.ResultCallbackID || len(arrivals) != 1 {

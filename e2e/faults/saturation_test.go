@@ -113,8 +113,7 @@ func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 		before := s.overdue(retention)
 		delivered, removed := s.fellDue(span, retention)
 		after := s.overdue(retention)
-		s.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, "+
-			"after %s before",
+		s.Logf("%.0f/s delivered, %.0f/s removed: %.2f; the oldest callback is overdue by %s, before by %s",
 			delivered, removed, removed/delivered, after, before)
 		if removed < 0.95*delivered {
 			s.Errorf("removed %.0f/s, and delivered %.0f/s", removed, delivered)

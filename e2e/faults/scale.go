@@ -227,9 +227,8 @@ func leaderKilled(tr *trial) {
 	fresh.Finish()
 	tr.settleDue()
 	takeover := r.Time.Add(-r.Took).Sub(died)
-	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began %s "+
-		"later and took %s",
-		r.Open, takeover, r.Took)
+	tr.Remark("the leader of a rebuild of %d open (seeded) was killed after a quarter: another began "+
+		"%s later and took %s", r.Open, takeover, r.Took)
 	if takeover > 6*time.Second {
 		tr.Errorf("another process took over %s after the leader's death, its lease is 4 s", takeover)
 	}

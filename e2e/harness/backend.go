@@ -288,9 +288,8 @@ var build = sync.OnceValues(func() (string, error) { return Build(filepath.Join(
 // Build builds the binary from this checkout, with failpoints and the given flags of go build, and writes it
 // to the file name.
 func Build(name string, flags ...string) (string, error) {
-	cmd := exec.Command("go", slices.Concat([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints",
-		"-o", name},
-		flags, []string{"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher"})...)
+	args := append([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints", "-o", name}, flags...)
+	cmd := exec.Command("go", append(args, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
@@ -328,9 +327,8 @@ func RunProgram(tb testing.TB, program string, limit time.Duration, env []string
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if ctx.Err() != nil {
-		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path), strings.Join(args, " "),
-			limit,
-			stdout.String(), stderr.String())
+		tb.Fatalf("%s %s: still running after %s\n%s%s", filepath.Base(cmd.Path),
+			strings.Join(args, " "), limit, stdout.String(), stderr.String())
 	}
 	if err != nil && cmd.ProcessState == nil {
 		tb.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)

@@ -146,6 +146,7 @@ func (p *Process) AwaitUnready(limit time.Duration) {
 	})
 }
 
+// AwaitReady waits until the process is ready. It fails at once if the process ends.
 func (p *Process) AwaitReady(limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for {
