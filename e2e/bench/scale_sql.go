@@ -55,6 +55,7 @@ func (s *scale) sql() error {
 		figuresTable(all))
 }
 
+// measureSQL seeds one database and measures it: its size, a cold start, and the phases under load.
 func (s *scale) measureSQL(r *run) *scaled {
 	p := newPlace(r)
 	s.checkDisk(r, p.dir)

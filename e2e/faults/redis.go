@@ -64,7 +64,7 @@ func (x away) run(tr *trial) {
 			return err
 		})
 		noticed = time.Now()
-		tr.Eventually(30*time.Second, "all that arrived is committed to SQL meanwhile", tr.allRecorded)
+		tr.Eventually(30*time.Second, "SQL has an attempt for each arrival", tr.allRecorded)
 		committed = time.Since(began)
 		time.Sleep(time.Until(noticed.Add(x.lasts))) // the fault lasts for a fixed time
 		until = time.Now()
