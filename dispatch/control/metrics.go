@@ -6,10 +6,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 )
 
-// metrics are written by the purge (the first two) and by the scheduler.
+// metrics are those of retention and of the scheduler.
 type metrics struct {
-	// purged and overdue have a value for payloads, callbacks and the other kinds that retention removes.
-	purged  *prometheus.CounterVec
+	// purged counts what the purge removes, by kind.
+	purged *prometheus.CounterVec
+	// overdue is set by MeasureOverdue in every process, also to zero.
 	overdue *prometheus.GaugeVec
 	// runs counts due times of schedules by result: fired, skipped or failed.
 	runs        *prometheus.CounterVec

@@ -218,13 +218,19 @@ func (l *auditListing) run() error {
 		return l.add(0)
 	}
 	return l.budget.scan(2*l.left, func(size int) (bool, error) {
-		q := l.endQuery(size)
-		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
-		if err != nil {
+		found := len(l.page.Entries)
+		if err := l.add(size); err != nil || l.page.Next != "" {
 			return false, err
 		}
-		if err := l.add(size); err != nil || l.page.Next != "" || !more {
+		// The end is read after the window: entries that were added in between make it newer, so the next
+		// window begins higher and leaves none out.
+		q := l.endQuery(size)
+		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
+		if err != nil || !more {
 			return false, err
+		}
+		if n := len(l.page.Entries); n > found {
+			end = min(end, l.page.Entries[n-1].ID) // none twice
 		}
 		l.After, l.page.Next = end, end
 		return l.left > 0, nil

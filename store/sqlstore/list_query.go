@@ -103,8 +103,9 @@ const (
 
 // indexFor chooses the index that a list is read by. A list in due order needs byDue. The other indexes are
 // tried from those that usually leave few rows for the rest of the filter to those that leave many. A bad
-// choice is slow and never wrong: bound and filter together contain every condition, whatever the index.
-// byGroup needs one status too, which findStatus looks up.
+// choice is slow and never wrong: bound and filter together contain every condition. For byEnded, byDeadLane
+// and byGroup that holds because one state alone leads to them. byGroup needs one status too, which
+// findStatus looks up.
 func indexFor(f *store.Filter) index {
 	var state store.State
 	if len(f.States) == 1 {

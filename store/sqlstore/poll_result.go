@@ -71,8 +71,9 @@ type finishedPoll struct {
 	answeredAt int64
 }
 
-// acceptPollResults accepts the result callbacks of all polls that have ended in this transaction. Each
-// transaction calls it once, before its commit. It ends, because a result callback is never a poll.
+// acceptPollResults accepts the result callbacks of all polls that have ended in this transaction so far.
+// Every transaction calls it before its commit. A group with drafts calls it before them too, so that no
+// draft joins a poll that has just ended. The loop ends, because a result callback is never a poll.
 func (t *tx) acceptPollResults() error {
 	// Accepting a result callback may supersede an open poll, which enters endedPolls in turn.
 	for len(t.endedPolls) > 0 {

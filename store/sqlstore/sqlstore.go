@@ -182,8 +182,8 @@ type tx struct {
 	// result callbacks that it accepted.
 	endedPolls []endedPoll
 	spawned    []store.OpenRow
-	// quotaExempt: result callbacks of polls are being accepted. No lane quota refuses those, because a poll
-	// may not end without its result.
+	// quotaExempt: result callbacks of polls are being accepted. No lane quota refuses those, because the
+	// end of a poll must not fail for want of a lane.
 	quotaExempt bool
 	// resolving is the id of the poll that ResolvePoll ends in this transaction, or empty.
 	resolving string

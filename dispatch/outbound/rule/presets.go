@@ -85,8 +85,8 @@ var presets = [...]Preset{
 // Presets returns all presets, the default one first.
 func Presets() []Preset { return slices.Clone(presets[:]) }
 
-// Names returns the names of the presets in a new slice, the default one first. It copies no rules, because
-// every accepted callback's rule is looked up in it.
+// Names returns the names of the presets in a new slice, the default one first. An accepted callback that
+// names its success rule is checked against them, so it copies no rules.
 func Names() []string {
 	names := make([]string, len(presets))
 	for i := range presets {
