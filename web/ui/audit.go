@@ -229,8 +229,8 @@ func (row *auditRow) read(detail string) {
 		}
 	}
 	for _, name := range []string{"until", "due_at", "expires_at"} {
-		if ms, err := strconv.ParseInt(string(members[name]), 10, 64); err == nil && ms > 0 &&
-			ms < store.Forever {
+		ms, err := strconv.ParseInt(string(members[name]), 10, 64)
+		if err == nil && ms > 0 && ms < store.Forever {
 			row.Moments = append(row.Moments, moment{name, ms})
 		}
 	}

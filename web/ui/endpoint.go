@@ -155,8 +155,8 @@ func (b *base) endpointStates(row *endpointRow) []laneState {
 	if row.FailingSince != 0 {
 		all = append(all, laneState{Code: "failing", Kind: "bad", Since: row.FailingSince})
 	}
-	if lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut ||
-		row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
+	timingOut := lane != nil && lane.State != nil && lane.State.Health == schedule.TimingOut
+	if timingOut || row.Figures.p95 >= float64(slowFrom.Milliseconds()) {
 		all = append(all, laneState{Code: "slow", Kind: "warn"})
 	}
 	switch {

@@ -145,6 +145,7 @@ func (u *UI) showSecret(
 	return show("endpoint_secret", p)
 }
 
+// revealSecret shows the signing secret. The engine records the read in the audit log.
 func (u *UI) revealSecret(r *request, id string) (*response, error) {
 	s, err := u.Engine.RevealSecret(r.ctx, r.caller.Project, control.SecretQuery{Endpoint: id}, r.by())
 	if err != nil {

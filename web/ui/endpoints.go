@@ -76,8 +76,10 @@ func (u *UI) endpoints(r *request) (*response, error) {
 		Held:  r.query("held") == "true", Failing: r.query("failing") == "true",
 	}
 	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
-	f := store.EndpointFilter{Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now,
-		Limit: endpointsPerPage + 1}
+	f := store.EndpointFilter{
+		Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now,
+		Limit: endpointsPerPage + 1,
+	}
 	f.After, _ = store.BareID("", r.query("cursor"))
 	found, err := u.Store.Endpoints(r.ctx, r.caller.Project, f)
 	if err != nil {

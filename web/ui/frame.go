@@ -170,11 +170,16 @@ type menuEntry struct {
 	Current    bool
 }
 
+// menuNames are the sections in the order of the menu. They are also the paths of the pages, but for overview.
+var menuNames = [...]string{
+	"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules", "redrives", "books", "audit",
+	"system",
+}
+
 // Menu returns the entries of the menu. Only keys with the scope admin see the audit log.
 func (b *base) Menu() []menuEntry {
 	var menu []menuEntry
-	for _, name := range []string{"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules",
-		"redrives", "books", "audit", "system"} {
+	for _, name := range menuNames {
 		if name == "audit" && !b.Can(string(store.ScopeAdmin)) {
 			continue
 		}

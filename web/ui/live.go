@@ -418,11 +418,11 @@ func (u *UI) follow(c *gin.Context, r *request, w *watcher) {
 		return
 	}
 	write := func(event []byte) bool {
-		if err := rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil &&
-			!errors.Is(err, http.ErrNotSupported) {
+		err := rc.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return false
 		}
-		_, err := c.Writer.Write(event)
+		_, err = c.Writer.Write(event)
 		return err == nil && rc.Flush() == nil
 	}
 	if !write([]byte("retry: 2000\n\n")) {

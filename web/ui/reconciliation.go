@@ -301,9 +301,9 @@ func reconciliationCSV(found []store.Reconciliation) (*response, error) {
 	w := csv.NewWriter(&out)
 	rows := [][]string{{"group", "accepted", "succeeded", "dead", "canceled", "open"}}
 	for i := range found {
-		row := []string{query.SafeCell(found[i].Group)}
-		for _, n := range []int64{found[i].Accepted, found[i].Succeeded, found[i].Dead, found[i].Canceled,
-			found[i].Open} {
+		g := &found[i]
+		row := []string{query.SafeCell(g.Group)}
+		for _, n := range []int64{g.Accepted, g.Succeeded, g.Dead, g.Canceled, g.Open} {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
 		rows = append(rows, row)

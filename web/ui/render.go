@@ -161,7 +161,7 @@ type problemPage struct {
 func (u *UI) errorResponse(r *request, err error) *response {
 	if errors.Is(err, errSignIn) {
 		next := r.url.RequestURI()
-		if r.http.Method == http.MethodPost {
+		if r.http.Method == http.MethodPost { // its form is lost, so go to the page that it came from
 			next = r.back(Root + "/")
 		}
 		a, _ := redirect(link("/sign-in", "next", next))

@@ -135,11 +135,15 @@ func (r *request) back(otherwise string) string {
 	return local(r.query("back"), otherwise)
 }
 
+// typedTimes are the layouts of times without an offset that a viewer may type.
+var typedTimes = [...]string{
+	inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
+}
+
 // parseInput parses a time in the viewer's zone, or an RFC 3339 time with an offset. ok is false if the
 // year in UTC is outside 0 to 9999, which RFC 3339 cannot write.
 func (r *request) parseInput(s string) (ms int64, ok bool) {
-	for _, layout := range []string{inputTime, "2006-01-02T15:04", "2006-01-02 15:04:05", "2006-01-02 15:04",
-		"2006-01-02"} {
+	for _, layout := range typedTimes {
 		if t, err := time.ParseInLocation(layout, s, r.zone.Location); err == nil {
 			// When clocks go forward some local times do not exist, and the parser silently returns another
 			// time.

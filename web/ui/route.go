@@ -240,7 +240,7 @@ func (u *UI) admit(r *request, route Route) error {
 	if route.Root && !r.caller.Root() {
 		return errNotRoot
 	}
-	if asked := r.form.Get(projectField); asked != "" && asked != r.caller.Project {
+	if project := r.form.Get(projectField); project != "" && project != r.caller.Project {
 		return errSwitched
 	}
 	return nil
@@ -282,17 +282,20 @@ func (u *UI) protect(h http.Header) {
 }
 
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
-	"connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; frame-ancestors 'none'"
+	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // local returns address if it is a path below Root, else the fallback otherwise. Forms and links name the
 // page to return to; local prevents an open redirect.
 func local(address, otherwise string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||
-		strings.ContainsAny(address, "\\\r\n\t") ||
-		// Clean resolves "..", which could leave Root.
-		!strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" {
+		return otherwise
+	}
+	if strings.ContainsAny(address, "\\\r\n\t") { // browsers read a backslash as a slash and drop the others
+		return otherwise
+	}
+	// Clean resolves "..", which could leave Root.
+	if !strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
 		return otherwise
 	}
 	return address

@@ -161,8 +161,8 @@ func (s script) run(t *testing.T) {
 			if i+1 == len(s.lines) || !expectsNoPage(s.lines[i+1]) {
 				res.ok()
 			}
-			if res.status != http.StatusSeeOther &&
-				strings.HasPrefix(res.header.Get("Content-Type"), "text/html") {
+			isHTML := strings.HasPrefix(res.header.Get("Content-Type"), "text/html")
+			if isHTML && res.status != http.StatusSeeOther {
 				checkPage(t, res)
 				checkSize(t, res)
 			}

@@ -138,11 +138,12 @@ func link(s string) string {
 	if len(s) > 2000 || strings.ContainsFunc(s, unicode.IsControl) {
 		return ""
 	}
-	scheme, _, found := strings.Cut(s, ":")
+	if s == "" {
+		return ""
+	}
+	scheme, _, hasScheme := strings.Cut(s, ":")
 	switch {
-	case s == "":
-	case strings.ContainsRune("/?#", rune(s[0])), found && (scheme == "http" || scheme == "https"),
-		!strings.ContainsRune(s, ':'):
+	case !hasScheme, scheme == "http", scheme == "https", strings.ContainsRune("/?#", rune(s[0])):
 		return s
 	}
 	return ""
