@@ -168,7 +168,8 @@ func (p *callbacksPage) chips(counts *store.Counts, counted bool) {
 	}
 }
 
-// fields sets the options of the filter's form.
+// fields sets the options of the filter's form. kinds adds the filter by kind. The form has fields for one
+// label; the part with them and other rare fields is folded unless one of them is filled in.
 func (p *callbacksPage) fields(kinds bool) {
 	v := p.Filter.Values
 	class, reason, kind := v.Get("class"), v.Get("reason"), v.Get("kind")

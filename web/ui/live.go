@@ -361,14 +361,14 @@ func (u *UI) stream(c *gin.Context) {
 func (u *UI) rerender(
 	ctx context.Context, r request, route Route, hash, project string,
 ) (map[string]string, error) {
-	who, err := u.callerByHash(ctx, hash, project)
+	caller, err := u.callerByHash(ctx, hash, project)
 	if err != nil {
 		return nil, err
 	}
-	if !who.Allows(route.Scope) {
+	if !caller.Allows(route.Scope) {
 		return nil, errSignIn
 	}
-	r.ctx, r.caller, r.now = ctx, who, u.now()
+	r.ctx, r.caller, r.now = ctx, caller, u.now()
 	a, err := route.handler(&r)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -376,7 +376,7 @@ func (u *UI) rerender(
 	case err != nil:
 		return nil, err
 	case a.template == "":
-		return nil, errSignIn
+		return nil, errSignIn // the page redirects now
 	}
 	if err := u.complete(&r, a.page.frame(), false); err != nil {
 		return nil, err

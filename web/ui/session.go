@@ -155,11 +155,11 @@ func (u *UI) authenticate(r *request) error {
 	if now.Sub(seen) > seenEvery {
 		u.sessions.Put(r.ctx, sessionSeen, now.UnixMilli())
 	}
-	who, err := u.callerByHash(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
+	caller, err := u.callerByHash(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
 	if errors.Is(err, errSignIn) {
 		return errors.Join(err, u.sessions.Destroy(r.ctx))
 	}
-	r.caller.Project, r.caller.Key = who.Project, who.Key
+	r.caller.Project, r.caller.Key = caller.Project, caller.Key
 	return err
 }
 
@@ -237,13 +237,13 @@ func (u *UI) signInForm(r *request, status int, next, wrong string) (*response, 
 // limits the rate of attempts.
 func (u *UI) signInWith(r *request) (*response, error) {
 	next := local(r.form.Get("next"), Root+"/")
-	var who query.Caller
+	var caller query.Caller
 	var text string
 	right, wait, err := u.Guesses.Try(r.caller.Address, r.value("key"),
 		func(hash [sha256.Size]byte) (bool, error) {
 			var err error
 			text = hex.EncodeToString(hash[:])
-			who, err = u.callerByHash(r.ctx, text, "")
+			caller, err = u.callerByHash(r.ctx, text, "")
 			if errors.Is(err, errSignIn) {
 				return false, nil
 			}
@@ -259,7 +259,7 @@ func (u *UI) signInWith(r *request) (*response, error) {
 		return a, err
 	case !right:
 		return u.signInForm(r, http.StatusUnauthorized, next, r.lang.text("signin.wrong"))
-	case !who.Allows(store.ScopeRead):
+	case !caller.Allows(store.ScopeRead):
 		return u.signInForm(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
 	}
 	// A new token prevents session fixation: an attacker may have planted the old one.
