@@ -226,8 +226,8 @@ func parseFields(text string) (Spec, error) {
 }
 
 // wellFormed refuses fields that the parser would accept and read in another way than their author means. The
-// parser ignores an empty part of a list, even if the whole list is empty, and reads "*-5" as "*". Whether
-// the values of a well-formed field are valid is for the parser to decide.
+// parser ignores an empty part of a list, even if the whole list is empty, and reads "*-5" as "*" and "+5" as
+// 5. Whether the values of a well-formed field are valid is for the parser to decide.
 func wellFormed(field string) bool {
 	if strings.Trim(field, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ*?,/-") != "" {
 		return false

@@ -73,10 +73,9 @@ func (ac *Accepter) AcceptPoll(ctx context.Context, project string,
 	return accepted[0], accepted[0].Err
 }
 
-// pollDraft validates a poll and returns its draft: the request, validated as a callback without a success
-// rule, and what only polls have. Its result callback is validated too, because an error at the end of the
-// poll would reach no caller. The error is a *store.InvalidError with every wrong field under its name in a
-// poll.
+// pollDraft validates a poll and returns its draft: the request, validated like a callback, and what only
+// polls have. Its result callback is validated too, because an error at the end of the poll would reach no
+// caller. The error is a *store.InvalidError with the wrong fields under their names in a poll.
 func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	now time.Time) (store.Draft, error) {
 	request := s.Submission
@@ -154,7 +153,12 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 		return ""
 	}
 	rule, wrong := rule.ParsePoll(text)
-	*f = append(*f, wrong...)
+	for _, w := range wrong {
+		if w.Field == "" { // the rule as a whole
+			w = store.FieldError{Field: "until", Message: "with hold_if and evaluate " + w.Message}
+		}
+		*f = append(*f, w)
+	}
 	return rule
 }
 

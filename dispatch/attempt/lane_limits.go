@@ -134,8 +134,8 @@ func (ln *laneLimit) wantsClaim() bool {
 // beginClaim returns the Ended and the Prefetch of the shard's next claim request. Its claimer calls it
 // before each claim; endClaim or failClaim must follow, and a shard has one claim at a time. A lease is named
 // once. If the claim fails, the settlement of the lease names its successor instead; without a successor the
-// lease counts until it is settled. Naming comes before the size of the prefetch, because it moves successors
-// to places that count. The returned leases are valid until the next beginClaim of the shard.
+// lease may count until it is settled. Naming comes before the size of the prefetch, because it moves
+// successors to places that count. The returned leases are valid until the next beginClaim of the shard.
 func (limits *laneLimits) beginClaim(
 	shard int,
 ) (named []schedule.EndedLease, prefetch []schedule.LanePrefetch) {

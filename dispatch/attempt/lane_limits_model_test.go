@@ -105,7 +105,8 @@ func (c *limitModel) check(after string) {
 	one, two := c.processes[0].runningAttempts(), c.processes[1].runningAttempts()
 	for _, state := range states {
 		if n := one[state.Lane] + two[state.Lane]; n > state.InFlight || n > modelLimit {
-			c.fatalf("after %s: lane %d has %d running attempts (%d, %d); %d leases count, the limit is %d\n%s",
+			c.fatalf("after %s: lane %d has %d running attempts (%d, %d); %d leases count, the limit is "+
+				"%d\n%s",
 				after, state.Lane, n, one[state.Lane], two[state.Lane], state.InFlight, modelLimit,
 				strings.Join(c.history, "\n"))
 		}

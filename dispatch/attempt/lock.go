@@ -9,10 +9,10 @@ import (
 )
 
 // lock acquires the locks of the leases that have a lock key, after the claim and before the stamp. It
-// returns the leases that may go on. The others are diverted, because the lock has another holder, whose
-// queue of waiters they join, or because the call failed. A divert costs no attempt and changes only the
-// index; SQL keeps the due time. now is the index's clock in Unix milliseconds. The caller must not reuse the
-// array of leases: locks that are uncertain are remembered by pointers into it.
+// returns the leases that may go on. The others are diverted: the lock is held or kept for a waiter, and they
+// join its queue, or the call failed. A divert costs no attempt and changes only the index; SQL keeps the due
+// time. now is the index's clock in Unix milliseconds. The caller must not reuse the array of leases: locks
+// that are uncertain are remembered by pointers into it.
 //
 // If the process dies after lock, the locks expire with the leases. A lock keeps attempts apart; what
 // prevents a double send is the fence in SQL.

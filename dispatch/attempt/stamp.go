@@ -117,9 +117,9 @@ func dueFrom(sent time.Time, now, due int64) time.Time {
 	return sent.Add(time.Duration(min(due-now, claimLookahead.Milliseconds())-1) * time.Millisecond)
 }
 
-// untilDue returns how long until a stamped callback is surely due by the index's clock, at most
-// claimLookahead. A clock that was put back meanwhile would give a longer wait, but a claimed callback was
-// nnotDue due.
+// untilDue returns how long until a stamped callback is surely due by the index's clock. It is at most
+// claimLookahead, because no callback is claimed earlier than that; a clock that was put back after the claim
+// would give a longer wait.
 func (rn *Runner) untilDue(r *ready) time.Duration {
 	if r.notBefore.IsZero() {
 		return 0
@@ -127,7 +127,7 @@ func (rn *Runner) untilDue(r *ready) time.Duration {
 	return min(max(rn.clock.Until(r.cb.DueAt), time.Until(r.notBefore)), claimLookahead)
 }
 
-// awaitDue waits until a stamped callback is due. This is the guard against an notDue request.
+// awaitDue waits until a stamped callback is due. This is the guard against a request that is too early.
 func (rn *Runner) awaitDue(r *ready) {
 	if wait := rn.untilDue(r); wait > 0 {
 		time.Sleep(wait)

@@ -133,9 +133,9 @@ func (ix *Index) recount() int {
 	return wrong
 }
 
-// Scan lists up to limit items, in the order of slots. An item keeps its slot, so a scan finds every item that
-// stays. A page ends early after scanSpan slots for each item of its limit, so that its duration is bounded
-// even if most slots are free.
+// Scan lists up to limit items, in the order of slots. An item keeps its slot, so a scan finds every item
+// that stays. A page ends early after scanSpan slots for each item of its limit, so that its duration is
+// bounded even if most slots are free.
 func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 	limit int) (page schedule.ScanPage, err error) {
 	err = ix.do(ctx, "scan", shard, func() error {

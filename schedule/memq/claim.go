@@ -135,8 +135,9 @@ func (ix *Index) unblock() {
 
 // pick leases up to req.Max items by start-time fair queueing: the lane that was served least is next, and
 // gives at most a quantum. Every lane in the runnable heaps has ready items and room for them, so each turn
-// leases at least one item and the loop ends. The lanes that are not Answering get at most MaxUncertain items
-// together, and those of them that are TimingOut at most MaxTimingOut.
+// leases at least one item. A lane that gave nothing would leave its heap, so the loop ends in any case. The
+// lanes that are not Answering get at most MaxUncertain items together, and those of them that are TimingOut
+// at most MaxTimingOut.
 func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 	if req.Max == 0 {
 		return nil
@@ -178,8 +179,8 @@ func (ix *Index) pick(req *schedule.ClaimRequest) []schedule.Lease {
 }
 
 // first returns the lane with the lowest virtual time, or nil. With equal times it is the one with the lower
-// number. room says how many more items this claim may take from lanes of each health; a health without room
-// is left out. The lane stays in its heap.
+// number. Lanes of a health without room are left out: room is what the shares of this claim still allow. The
+// lane stays in its heap.
 func (ix *Index) first(room [classes]int) *lane {
 	var best *lane
 	for class := range ix.runnable {
@@ -217,8 +218,8 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 	return n
 }
 
-// leased returns the lease of a leased item as the reply of a claim describes it, but for Full, which the
-// caller sets.
+// leased returns the lease of a leased item as the reply of a claim describes it, without Full: that is set
+// when the batch is complete.
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
@@ -229,8 +230,7 @@ func (ix *Index) leased(it *item) schedule.Lease {
 
 // repeated returns the leases of the owner's last claim that are still leased under its token. A claimer asks
 // for them when the reply of that claim was lost. The leases keep their ends. Full is set in all of them,
-// since the index did not record which lanes were full; naming ended leases of a lane that is not full is
-// harmless.
+// which is harmless: for a lane that is not full, the claimer only names ended leases without need.
 func (ix *Index) repeated(last *batch) []schedule.Lease {
 	var leases []schedule.Lease
 	for _, k := range last.keys {

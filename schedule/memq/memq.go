@@ -325,8 +325,8 @@ func (ix *Index) Clock(ctx context.Context) (int64, error) {
 // There are two clocks. Due times and the ends of pauses are wall times. The ends of leases, locks and holds
 // are kept on the steady clock. When the wall clock jumps, the steady clock does not, so these keep their
 // remaining time. A step back of more than StepBack is a jump, and so is a step forward of more than ClockGap
-// since the last operation. After a smaller step back the clock stands still. All arguments and replies are wall times. docs/adr/0006 has the reasons; the index on Redis
-// does the same (redisq/lua/include/begin.lua).
+// since the last operation. After a smaller step back the clock stands still. All arguments and replies are
+// wall times. docs/adr/0006 has the reasons; the index on Redis does the same (redisq/lua/include/begin.lua).
 func (ix *Index) tick() {
 	last := ix.clock
 	now := ix.readNow().UnixMilli()

@@ -250,9 +250,9 @@ func (t *tx) writeUpserts(upserts []*upsert, now int64, by store.Actor) error {
 }
 
 // audit returns the audit action and the differences of the upsert. The action is empty if nothing differs;
-// then nothing is written. Health and times are not compared. For a created endpoint it sets
-// u.before.Enabled: a missing endpoint counts as enabled, here and where the lanes of before and after are
-// compared.
+// then nothing is written. What the dispatcher itself records, such as health, is not compared. For a created
+// endpoint it sets u.before.Enabled: a missing endpoint counts as enabled, here and where the lanes of before
+// and after are compared.
 func (u *upsert) audit() (action string, changed auditDiff, detail fields) {
 	if u.created {
 		u.before.Enabled = true

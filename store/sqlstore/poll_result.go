@@ -176,7 +176,7 @@ func (t *tx) lastAnswers(polls []finishedPoll) error {
 // mustReport reports whether the end of the poll needs a result callback. The first end always does, and so
 // does every resolve, whose data may differ. A later end does only if it is a final outcome that was not
 // reported before. A poll that returns to its state after a failed retry reports nothing: an unknown or
-// canceled end does not take back a reported one.
+// canceled end does not undo a reported one.
 func (p *finishedPoll) mustReport() bool {
 	switch {
 	case p.Reported == "" || p.resolved:

@@ -203,9 +203,9 @@ func privateEd25519(key []byte) ([]byte, error) {
 		ed25519.PrivateKeySize)
 }
 
-// publicEd25519 returns the public key in the bytes that ParseSecretFor or ParseVerifierFor returned: 64 bytes
-// are a private key with its public half, 32 bytes are a public key. A seed, which has 32 bytes too, must not
-// be passed.
+// publicEd25519 returns the public key in the bytes that ParseSecretFor or ParseVerifierFor returned: 64
+// bytes are a private key with its public half, 32 bytes are a public key. A seed, which has 32 bytes too,
+// must not be passed.
 func publicEd25519(key []byte) (ed25519.PublicKey, error) {
 	switch len(key) {
 	case ed25519.PublicKeySize:
