@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// A Span is the length of time that one Activity is about.
+// A Span is the length of the time that one Activity covers.
 type Span time.Duration
 
-// The spans: of a project, minutes are kept for three hours, quarters for three days and hours for 31 days;
-// of its lanes, hours for two days.
+// The spans. A project has all three: minutes are kept for 3 hours, quarters for 3 days, hours for 31 days. A
+// lane has hours only, kept for 2 days.
 const (
 	Minute  = Span(time.Minute)
 	Quarter = Span(15 * time.Minute)
@@ -20,30 +20,31 @@ const (
 // Spans lists every span.
 var Spans = [...]Span{Minute, Quarter, Hour}
 
-// Milliseconds is the span's length.
+// Milliseconds returns the span's length.
 func (s Span) Milliseconds() int64 { return time.Duration(s).Milliseconds() }
 
-// Begin returns when the span that at is in has begun: a multiple of the span's length.
+// Begin returns the start of the span that contains at, a multiple of the span's length. Both are Unix
+// milliseconds.
 func (s Span) Begin(at int64) int64 { return at - at%s.Milliseconds() }
 
-// An Activity is what happened within one span, in a project or in one lane of it. It is for pictures and
-// percentiles, not for books: what a dispatcher had counted and not yet written when it died is missing.
+// An Activity counts what happened in a project, or in one of its lanes, within one span. It serves charts
+// and percentiles, not reconciliation: counts that a dispatcher had not written when it died are missing.
 type Activity struct {
 	Project string
-	// LaneID is the lane's; zero: of all lanes of the project together.
+	// LaneID is the lane. Zero stands for all lanes of the project together.
 	LaneID int64
 	Span   Span
-	// At is when the span began.
+	// At is the start of the span.
 	At int64
-	// Accepted counts callbacks. Succeeded, Failed and Unknown count attempts that ended so, Dead the
-	// callbacks that became it.
+	// Accepted counts accepted callbacks, and Dead those that became dead. Succeeded, Failed and Unknown
+	// count attempts by outcome.
 	Accepted, Succeeded, Failed, Unknown, Dead int64
-	// Lateness is of attempts that were made by schedule, Took of all that were made.
+	// Lateness covers the attempts with trigger BySchedule. Took covers all attempts.
 	Lateness LatenessHistogram
 	Took     TookHistogram
 }
 
-// Add adds what another one counts.
+// Add adds the counts of b to a.
 func (a *Activity) Add(b *Activity) {
 	a.Accepted += b.Accepted
 	a.Succeeded += b.Succeeded
@@ -58,71 +59,72 @@ func (a *Activity) Add(b *Activity) {
 	}
 }
 
-// HistogramBuckets is how many buckets a histogram has. Bucket i counts what is at most bound i; the last
-// one, what is above all bounds.
+// HistogramBuckets is the number of buckets of a histogram. Bucket i counts the values from above bound i-1
+// up to bound i. The last bucket counts the values above all bounds.
 const HistogramBuckets = 12
 
-// A LatenessHistogram counts how late attempts began, a TookHistogram how long they took.
+// A LatenessHistogram counts attempts by lateness (start minus due time), a TookHistogram by duration.
 type (
 	LatenessHistogram [HistogramBuckets]int64
 	TookHistogram     [HistogramBuckets]int64
 )
 
-// The upper bounds of the buckets, in milliseconds, the last one's left out.
+// The upper bounds of all buckets but the last, in milliseconds.
 var (
 	LatenessBounds = [HistogramBuckets - 1]float64{1, 5, 10, 50, 100, 250, 1_000, 5_000, 30_000, 300_000,
 		3_600_000}
 	TookBounds = [HistogramBuckets - 1]float64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 15_000}
 )
 
-// Observe counts one.
+// Observe counts one attempt with a lateness of ms milliseconds.
 func (h *LatenessHistogram) Observe(ms float64) { h[sort.SearchFloat64s(LatenessBounds[:], ms)]++ }
 
-// Observe counts one.
+// Observe counts one attempt with a duration of ms milliseconds.
 func (h *TookHistogram) Observe(ms float64) { h[sort.SearchFloat64s(TookBounds[:], ms)]++ }
 
-// Quantile estimates, in milliseconds, what the part q of all is at most, from 0 to 1; NaN where nothing was
-// counted. Within a bucket it goes straight from bound to bound; above the last bound it is that bound.
+// Quantile estimates the q-quantile in milliseconds. q is clamped to 0 to 1. The estimate is linear within a
+// bucket, and the last bound for values above all bounds. An empty histogram gives NaN.
 func (h *LatenessHistogram) Quantile(q float64) float64 {
 	return quantile((*[HistogramBuckets]int64)(h), &LatenessBounds, q)
 }
 
-// Quantile is as that of a LatenessHistogram.
+// Quantile estimates the q-quantile, as LatenessHistogram.Quantile does.
 func (h *TookHistogram) Quantile(q float64) float64 {
 	return quantile((*[HistogramBuckets]int64)(h), &TookBounds, q)
 }
 
 func quantile(counts *[HistogramBuckets]int64, bounds *[HistogramBuckets - 1]float64, q float64) float64 {
-	var all int64
+	var total int64
 	for _, n := range counts {
-		all += n
+		total += n
 	}
-	if all <= 0 {
+	if total <= 0 {
 		return math.NaN()
 	}
-	rank := min(max(q, 0), 1) * float64(all)
-	below, low := 0.0, 0.0
-	for i, most := range bounds {
+	rank := min(max(q, 0), 1) * float64(total)
+	below, lower := 0.0, 0.0
+	for i, upper := range bounds {
 		n := float64(counts[i])
 		if n > 0 && below+n >= rank {
-			return low + (most-low)*max(rank-below, 0)/n
+			return lower + (upper-lower)*max(rank-below, 0)/n
 		}
-		below, low = below+n, most
+		below, lower = below+n, upper
 	}
 	return bounds[len(bounds)-1]
 }
 
-// A Dispatcher is one running process, as it has last reported itself.
+// A Dispatcher is one dispatcher process, as its last heartbeat reported it.
 type Dispatcher struct {
-	// Name is unlike that of any other start. Host is the machine's name.
+	// Name is unique to this start of the process. Host is the machine's name.
 	Name, Host, Version string
-	// Roles are those that it has, with commas between them.
+	// Roles are the roles of the process, separated by commas.
 	Roles string
-	// Workers is the most attempts that it has in flight, InFlight how many those were.
+	// Workers is the limit of attempts in flight. InFlight is their number at the heartbeat.
 	Workers, InFlight int
-	// Held: it was started with sending stopped. Draining: it is about to end.
+	// Held: the process was started with sending off. Draining: it is shutting down.
 	Held, Draining bool
-	// ClockOffset is the index's clock less its own, in milliseconds.
-	ClockOffset       int64
+	// ClockOffset is the index's clock minus the process's clock, in milliseconds.
+	ClockOffset int64
+	// SeenAt is the time of the last heartbeat.
 	StartedAt, SeenAt int64
 }

@@ -13,9 +13,10 @@ func TestSpans(t *testing.T) {
 	const at = int64(1_790_000_123_456)
 	for _, span := range store.Spans {
 		begin := span.Begin(at)
-		if length := span.Milliseconds(); length != time.Duration(span).Milliseconds() || begin%length != 0 ||
-			begin > at || at >= begin+length ||
-			span.Begin(begin) != begin || span.Begin(begin+length-1) != begin {
+		length := span.Milliseconds()
+		contains := begin <= at && at < begin+length
+		sameBegin := span.Begin(begin) == begin && span.Begin(begin+length-1) == begin
+		if length != time.Duration(span).Milliseconds() || begin%length != 0 || !contains || !sameBegin {
 			t.Errorf("span %s of %d begins at %d", time.Duration(span), at, begin)
 		}
 	}
@@ -23,8 +24,9 @@ func TestSpans(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	for name, bounds := range map[string][]float64{"lateness": store.LatenessBounds[:],
-		"took": store.TookBounds[:]} {
+	for name, bounds := range map[string][]float64{
+		"lateness": store.LatenessBounds[:], "took": store.TookBounds[:],
+	} {
 		for i := range bounds {
 			if bounds[i] <= 0 || i > 0 && bounds[i] <= bounds[i-1] {
 				t.Errorf("%s: bound %d is %g", name, i, bounds[i])
@@ -39,14 +41,22 @@ func TestQuantile(t *testing.T) {
 		counts store.TookHistogram
 		want   map[float64]float64
 	}{
-		"one bucket": {store.TookHistogram{0: 10}, map[float64]float64{0: 0, 0.5: 2.5, 1: 5, -1: 0, 2: 5}},
-		"a later one": {store.TookHistogram{3: 4},
-			map[float64]float64{0: 25, 0.25: 31.25, 0.5: 37.5, 1: 50}},
-		"two": {store.TookHistogram{0: 5, 4: 5},
-			map[float64]float64{0.25: 2.5, 0.5: 5, 0.75: 75, 1: 100}},
-		"above all":     {store.TookHistogram{11: 1}, map[float64]float64{0: 15_000, 0.5: 15_000, 1: 15_000}},
-		"some above":    {store.TookHistogram{0: 1, 11: 3}, map[float64]float64{0.25: 5, 0.26: 15_000}},
-		"the last less": {store.TookHistogram{10: 2}, map[float64]float64{0.5: 10_000}},
+		"first bucket": {
+			store.TookHistogram{0: 10}, map[float64]float64{0: 0, 0.5: 2.5, 1: 5, -1: 0, 2: 5},
+		},
+		"later bucket": {
+			store.TookHistogram{3: 4}, map[float64]float64{0: 25, 0.25: 31.25, 0.5: 37.5, 1: 50},
+		},
+		"two buckets": {
+			store.TookHistogram{0: 5, 4: 5}, map[float64]float64{0.25: 2.5, 0.5: 5, 0.75: 75, 1: 100},
+		},
+		"above all bounds": {
+			store.TookHistogram{11: 1}, map[float64]float64{0: 15_000, 0.5: 15_000, 1: 15_000},
+		},
+		"some above all bounds": {
+			store.TookHistogram{0: 1, 11: 3}, map[float64]float64{0.25: 5, 0.26: 15_000},
+		},
+		"last bounded bucket": {store.TookHistogram{10: 2}, map[float64]float64{0.5: 10_000}},
 	} {
 		for q, want := range c.want {
 			if got := c.counts.Quantile(q); math.Abs(got-want) > 1e-9 {
@@ -57,7 +67,7 @@ func TestQuantile(t *testing.T) {
 	var late store.LatenessHistogram
 	var took store.TookHistogram
 	if l, d := late.Quantile(0.5), took.Quantile(0.5); !math.IsNaN(l) || !math.IsNaN(d) {
-		t.Errorf("of none: %g and %g", l, d)
+		t.Errorf("quantiles of empty histograms: %g and %g", l, d)
 	}
 	late[1] = 2
 	if got := late.Quantile(0.5); got != 3 {
@@ -65,8 +75,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// Whatever was counted, a greater part is at most as much or more, and what was observed lies in the bucket
-// that is named for it.
+// FuzzQuantile checks that a larger q never gives a smaller quantile, and that no quantile lies above the
+// bound of the highest bucket with a count.
 func FuzzQuantile(f *testing.F) {
 	f.Add([]byte{1, 2, 3}, 0.1, 0.9)
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255}, 0.5, 0.99)
@@ -84,17 +94,17 @@ func FuzzQuantile(f *testing.F) {
 		low, high := h.Quantile(min(p, q)), h.Quantile(max(p, q))
 		if all == 0 {
 			if !math.IsNaN(low) || !math.IsNaN(high) {
-				t.Fatalf("of none: %g, %g", low, high)
+				t.Fatalf("quantiles of an empty histogram: %g, %g", low, high)
 			}
 			return
 		}
-		least, most := 0.0, 0.0
+		highest := 0.0
 		for i := range h {
 			if h[i] > 0 {
-				most = store.LatenessBounds[min(i, len(store.LatenessBounds)-1)]
+				highest = store.LatenessBounds[min(i, len(store.LatenessBounds)-1)]
 			}
 		}
-		if !(least <= low && low <= high && high <= most) {
+		if !(0 <= low && low <= high && high <= highest) {
 			t.Fatalf("%v: quantiles %g and %g are %g and %g", h, min(p, q), max(p, q), low, high)
 		}
 	})

@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// AddressLane returns the default lane of an address: its scheme, host and port, in lower case.
+// AddressLane returns the default lane of a URL, such as "https://shop.example:443": scheme, host and port in
+// lower case. A URL that is not http or https gives an error, worded for a FieldError.
 func AddressLane(rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return "", fmt.Errorf("is not an http or https address such as https://shop.example/notify")
+		return "", fmt.Errorf("must be an http or https URL, such as https://shop.example/notify")
 	}
 	return u.Scheme + "://" + net.JoinHostPort(lowerASCII(u.Hostname()), portOf(u)), nil
 }
 
-// lowerASCII is a host in lower case. Other letters stay as they are: some, as U+0130, would become those of
-// another host.
+// lowerASCII changes the ASCII letters of a host to lower case. Other letters stay: some, such as U+0130,
+// become letters of another host in lower case.
 func lowerASCII(host string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -30,8 +31,8 @@ func lowerASCII(host string) string {
 	}, host)
 }
 
-// IsAddressLane says whether a lane has the form of an address, in any case: only callbacks to that address
-// are in it.
+// IsAddressLane reports whether a lane has the form of a URL, in upper or lower case. Such a lane has only
+// callbacks to that host.
 func IsAddressLane(lane string) bool {
 	for _, scheme := range [...]string{"http://", "https://"} {
 		if len(lane) >= len(scheme) && strings.EqualFold(lane[:len(scheme)], scheme) {
@@ -41,8 +42,8 @@ func IsAddressLane(lane string) bool {
 	return false
 }
 
-// SameHost says whether two addresses have the same scheme, host and port. One that cannot be parsed has no
-// other's.
+// SameHost reports whether two URLs have the same scheme, host and port. A URL that AddressLane refuses
+// matches no URL, not even itself.
 func SameHost(a, b string) bool {
 	x, err := AddressLane(a)
 	if err != nil {
@@ -62,11 +63,12 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
-// AnyHost in a list of hosts names all of them.
+// AnyHost in a list of hosts stands for every host.
 const AnyHost = "*"
 
-// CheckHost says whether a text names a host in a list of hosts: nil, or one sentence. It is a host name or
-// an IP address, alone (any port) or with a port.
+// CheckHost returns an error, worded for a FieldError, unless the text may stand in a list of hosts. It must
+// be a host name or an IP address. A port may follow; without one, the entry stands for any port. Other
+// letters than ASCII are refused.
 func CheckHost(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -76,7 +78,7 @@ func CheckHost(text string) error {
 		}
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("%q has a port that is not 1 to 65535", text)
+		return fmt.Errorf("%q has an invalid port; it must be 1 to 65535", text)
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return nil
@@ -92,8 +94,8 @@ func CheckHost(text string) error {
 	return nil
 }
 
-// NamesHost says whether a list names the host of an address: AnyHost, the host itself in any case, or the
-// host with its port. An entry without a port is for all of them.
+// NamesHost reports whether a list of hosts has the host of a URL. The entry may be AnyHost, the host for any
+// port, or the host with the URL's port. Upper and lower case are equal.
 func NamesHost(hosts []string, rawURL string) bool {
 	if len(hosts) == 0 {
 		return false
@@ -110,9 +112,9 @@ func NamesHost(hosts []string, rawURL string) bool {
 	})
 }
 
-// MoveTo gives a callback an address of its own. At another host it has no credentials any more: they were
-// given for the host that it had. A lane that is an address moves with it, unless the callback is an
-// endpoint's.
+// MoveTo sets the callback's own URL, so it no longer follows its endpoint. A move to another host drops the
+// credentials from its headers, because they were given for the old host. If the lane has the form of a URL
+// and the callback has no endpoint, the lane becomes that of the new URL.
 func (c *Callback) MoveTo(rawURL string) {
 	if !SameHost(c.URL, rawURL) {
 		c.Headers = WithoutCredentials(c.Headers)

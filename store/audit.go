@@ -10,81 +10,87 @@ import (
 	"strings"
 )
 
-// An Actor is who changes something, for the audit.
+// An Actor names the person or program that makes a change, for the audit log.
 type Actor struct {
+	// Name is the name of the key or the user, never a secret.
 	Name string
-	// Address is the IP address that the request came from; empty: it is not known, or the dispatcher acts by
-	// itself.
+	// Address is the IP address of the request. It is empty if it is unknown, or if the dispatcher made the
+	// change without a request.
 	Address string
 	Reason  string
 }
 
-// An AuditEntry is one mutation by a person or a key. Accepts are not audited: they are rows themselves.
+// An AuditEntry is one change by a person or a key, or one read of a secret. Accepts have no entries: the
+// callbacks are their record.
 type AuditEntry struct {
+	// ID is a bare ULID.
 	ID      string
 	Project string
 	At      int64
-	// Actor names the key; never a secret. Address is the IP address that it acted from; empty: it is not
-	// known, or the dispatcher acted by itself.
+	// Actor, Address and Reason are those of the Actor.
 	Actor   string
 	Address string
-	Action  string
-	Object  string
-	Reason  string
-	// Before and After are JSON objects with what the change made different: the same members in both. Before
-	// is empty where the object was made, After where it was removed, both where only something was looked
-	// at. Secrets, credentials in headers and the values of a URL's query are masked; a body is never in
-	// them.
+	// Action is such as "callback.cancel". Object is named as AuditFilter.Object is.
+	Action string
+	Object string
+	Reason string
+	// Before and After are JSON objects with the members that the change made different, the same in both.
+	// Before is empty for a new object, After for a removed one, both for a read. Secrets, credentials in
+	// headers and the values of URL queries are masked. Payloads are left out.
 	Before, After string
-	// Detail is JSON text beside that, or empty.
+	// Detail is more JSON about the change, or empty.
 	Detail string
-	// Link is its place in the chain; zero: it is not chained yet.
+	// Link is the entry's place in the chain. Zero: the entry is not chained yet.
 	Link AuditLink
 }
 
 // An AuditFilter picks audit entries of one project. Zero fields pick all.
 type AuditFilter struct {
-	// Object is what was changed, word for word as entries name it: a callback, an endpoint, a schedule, a
-	// redrive, a key or a secret by its id without a prefix; a lane by its key, so that of an endpoint by the
-	// id with the prefix; a project by its id; a preset by kind and name ("policy/payment"); the index by its
-	// generation ("generation 3"). A secret that was read is named by the lane that it is of.
+	// Object is the exact name of the changed object in its entries:
+	//   - a callback, endpoint, schedule, redrive, key or secret: its id without a prefix;
+	//   - a lane: its key, so the lane of an endpoint has the endpoint's id with the prefix;
+	//   - a project: its id;
+	//   - a preset: kind and name, such as "policy/payment";
+	//   - the index: its generation, such as "generation 3";
+	//   - a read of a secret: the lane of the secret.
 	Object string
-	// Action is an action, or the beginning of some up to a dot: "callback." picks all that was done to
-	// callbacks.
+	// Action is a whole action, or a prefix that ends with a dot: "callback." picks all actions on callbacks.
 	Action string
-	// Actor is a part of the actor's name, in small or capital letters.
+	// Actor is a part of the actor's name. Upper and lower case are equal.
 	Actor string
-	// From and To bound At: From <= At < To. Lists are in the order of ids, which is that of the clocks of
-	// the machines that wrote them.
+	// From and To bound At: From <= At < To. Lists are sorted by id. The order of ids is that of the clocks
+	// of the processes that wrote the entries.
 	From, To int64
-	// After continues a list: the id of the last one of the page before. Lists are newest first.
+	// After continues a list after the entry with this id, the last of the previous page. Lists are newest
+	// first.
 	After string
 	Limit int
 }
 
-// An AuditPage is a part of the audit. Next is empty when it was the last; a page may have fewer entries than
-// were asked for, even none, and still have a Next.
+// An AuditPage is a page of audit entries. Next is the After of the next page, and empty on the last page. A
+// page with a Next may have fewer entries than the limit, or none.
 type AuditPage struct {
 	Entries []AuditEntry
 	Next    string
 }
 
-// An AuditLink is a place in the chain of the audit, which is one for all projects. The zero value is before
-// the first entry.
+// An AuditLink is a place in the audit chain. All projects share one chain. The zero value is the place
+// before the first entry.
 type AuditLink struct {
-	// Seq numbers the entries from 1 without a gap. Hash is of the entry and of all before it, in
-	// hexadecimal.
+	// Seq numbers the entries from 1 without gaps. Hash covers the entry and, through the hash before, all
+	// entries before it. It is in hexadecimal.
 	Seq  int64
 	Hash string
 }
 
-// auditEncoding names what is hashed. Another encoding has another name.
+// auditEncoding is the version of the hashed encoding, and part of it. A change of the encoding needs a new
+// version.
 const auditEncoding = "dispatcher audit 1"
 
-// String writes a link for people to keep: "12:0a1b…".
+// String returns the link as text for an operator to keep, such as "12:0a1b…".
 func (l AuditLink) String() string { return strconv.FormatInt(l.Seq, 10) + ":" + l.Hash }
 
-// ParseAuditLink reads what String wrote.
+// ParseAuditLink reads the text that String returns. Its error is worded for a FieldError.
 func ParseAuditLink(text string) (AuditLink, error) {
 	seq, hash, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseInt(seq, 10, 64)
@@ -94,12 +100,11 @@ func ParseAuditLink(text string) (AuditLink, error) {
 	case n == 0 && hash == "", n > 0 && len(sum) == sha256.Size:
 		return AuditLink{n, hex.EncodeToString(sum)}, nil
 	}
-	return AuditLink{}, errors.New("is not a number and a hash, as the server wrote them: SEQ:HASH")
+	return AuditLink{}, errors.New("must be SEQ:HASH, as the server returned it")
 }
 
-// Next returns the link of the entry that follows l: an HMAC-SHA256 of the number, the hash before and every
-// field of the entry but its Link. Each is written with its length before it, so that no two entries are
-// written alike.
+// Next returns the link of e if e follows l: an HMAC-SHA256 of the new number, l.Hash and all fields of the
+// entry but Link. Each text has its length before it, so two different entries never have the same encoding.
 func (l AuditLink) Next(key []byte, e *AuditEntry) AuditLink {
 	next := AuditLink{Seq: l.Seq + 1}
 	b := make([]byte, 0, 512)
@@ -119,33 +124,33 @@ func (l AuditLink) Next(key []byte, e *AuditEntry) AuditLink {
 	return next
 }
 
-// An AuditFault says how an entry does not fit the chain.
+// An AuditFault is the kind of a break in the audit chain.
 type AuditFault string
 
-// The faults of a chain.
+// The faults of an audit chain.
 const (
-	// AuditChanged: the entry, or its place, is not the one that was chained.
+	// AuditChanged: the entry or its link was changed after it was chained.
 	AuditChanged AuditFault = "changed"
-	// AuditMissing: entries were removed before it.
+	// AuditMissing: entries before this one were removed.
 	AuditMissing AuditFault = "missing"
-	// AuditCut: the chain does not reach its head, or does not end with it.
+	// AuditCut: the last entry of the chain is not the one that its head names.
 	AuditCut AuditFault = "cut"
-	// AuditBeyond: there are entries with numbers above that of the head.
+	// AuditBeyond: entries have numbers above that of the head.
 	AuditBeyond AuditFault = "beyond"
-	// AuditUnexpected: the chain does not have the link that its keeper expected.
+	// AuditUnexpected: the chain does not contain the link that the operator kept.
 	AuditUnexpected AuditFault = "unexpected"
 )
 
-// An AuditBreak is the first entry that does not fit.
+// An AuditBreak is the first entry that does not fit the chain.
 type AuditBreak struct {
 	Fault AuditFault
-	// Seq is the number at which the chain breaks; ID is the entry's, empty where there is none.
+	// Seq is the number at which the chain breaks. ID is the entry with that number, empty if there is none.
 	Seq int64
 	ID  string
 }
 
-// CheckAudit checks that entries follow the link, and each the one before. It returns the link of the last
-// that does, and the first that does not; nil: all do.
+// CheckAudit checks that each entry follows the entry before it, and the first one the link after. It returns
+// the link of the last good entry, and the first bad one. A nil break means that all entries are good.
 func CheckAudit(key []byte, after AuditLink, entries []AuditEntry) (AuditLink, *AuditBreak) {
 	for i := range entries {
 		e := &entries[i]
@@ -161,15 +166,16 @@ func CheckAudit(key []byte, after AuditLink, entries []AuditEntry) (AuditLink, *
 	return after, nil
 }
 
-// An AuditHead is where the chain ends.
+// An AuditHead is the end of the audit chain.
 type AuditHead struct {
-	// Link is that of the last entry, as it was written down beside the entries.
+	// Link is the link of the last entry, as stored apart from the entries.
 	Link AuditLink
-	// Last is the highest number of an entry: above Link's where an entry was written by hand.
+	// Last is the highest number that an entry has. It exceeds Link.Seq only if an entry was inserted by
+	// other means than the chain.
 	Last int64
-	// Unchained is how many entries wait for their place, counted up to MaxUnchained.
+	// Unchained is the number of entries that have no place in the chain yet, at most MaxUnchained.
 	Unchained int
 }
 
-// MaxUnchained bounds what AuditHead counts.
+// MaxUnchained bounds AuditHead.Unchained.
 const MaxUnchained = 10_000

@@ -5,98 +5,100 @@ import "time"
 // DefaultProject is the project that exists from the first migration on.
 const DefaultProject = "default"
 
-// A Callback is one HTTP obligation that is attempted until it is terminal.
+// A Callback is one HTTP request that must reach its receiver. The dispatcher attempts it until it is
+// terminal.
 type Callback struct {
-	// ID is a bare ULID. Project scopes everything that is read or written by a caller.
+	// ID is a bare ULID. Project scopes all reads and writes of callers.
 	ID      string
 	Project string
 	Kind    Kind
-	// EndpointID is empty for plain URLs.
+	// EndpointID is a bare ULID, empty for a plain URL.
 	EndpointID string
-	// URL is where the next attempt goes, or the last one went. Follows: that is the endpoint's address,
-	// whatever it is at the attempt.
+	// URL is the target of the next attempt, or of the last one. Follows: the target is the URL that the
+	// endpoint has at the time of the attempt.
 	URL     string
 	Follows bool
 	Method  string
 	Headers []Header
 	Topic   string
-	// Ref is the business reference, searchable and not unique. LockKey keeps two callbacks from being
-	// attempted at the same time; both may be empty.
+	// Ref is the business reference, searchable and not unique. Callbacks with the same LockKey are never
+	// attempted at the same time. Both may be empty.
 	Ref     string
 	LockKey string
-	// Strict: among the callbacks with its LockKey that are strict too it is attempted only when all that
-	// were accepted before it are terminal.
+	// Strict: the callback waits until all strict callbacks of its LockKey that were accepted before it are
+	// terminal.
 	Strict bool
-	// Lane is the isolation key as a caller knows it, LaneID the number that SQL gave it.
+	// Lane is the isolation key that callers know. LaneID is its number in SQL.
 	Lane   string
 	LaneID int64
 	Labels map[string]string
 
 	Policy  Policy
 	Success Success
-	// Signer is a signer's name, or a JSON object with its options. Callbacks to an endpoint are signed as it
-	// says: theirs is empty.
+	// Signer is a signer's name, or a JSON object with its options. It is empty for callbacks to an endpoint,
+	// which use the endpoint's signer.
 	Signer string
 
-	// State is Scheduled or terminal: see StateAt. Reason is empty while it is open.
+	// State is Scheduled or terminal, never Attempting (see StateAt). Reason is empty while the callback is
+	// open.
 	State  State
 	Reason Reason
-	// DueAt is when the next attempt may start; zero when terminal. FirstDueAt is what deadline and expiry
-	// run from.
+	// DueAt is the earliest start of the next attempt, zero if terminal. The deadline and the expiry run from
+	// FirstDueAt.
 	DueAt      int64
 	FirstDueAt int64
-	// ExpiresAt ends an open callback as Dead, Expired; zero: never.
+	// ExpiresAt is when an open callback ends as Dead, Expired. Zero: never.
 	ExpiresAt int64
-	// AttemptCount is the charged attempts, DivertCount the diverts, AttemptSeq the attempt rows (the last
-	// number).
+	// AttemptCount is the number of charged attempts, and DivertCount that of diverts. AttemptSeq is the
+	// number of the last attempt row.
 	AttemptCount int
 	DivertCount  int
 	AttemptSeq   int
-	// LadderBase is the AttemptCount at which the present ladder began: 0; 1 - start_attempt where others
-	// made the first attempts (so it may be negative); what AttemptCount was when the ladder was restarted.
-	// The position in the ladder is AttemptCount - LadderBase.
+	// LadderBase is the value of AttemptCount at which the current ladder starts. It is 0 for a new callback.
+	// It is 1 - start_attempt if the sender made the first attempts itself, so it may be negative. A restart
+	// sets it to AttemptCount. The position in the ladder is AttemptCount - LadderBase.
 	LadderBase int
-	// Trigger of the next attempt.
+	// Trigger is that of the next attempt.
 	Trigger Trigger
-	// ResumeState and ResumeReason are what a manual single retry of a terminal callback falls back to if it
-	// fails.
+	// ResumeState and ResumeReason are set by a retry with Ladder Once. The callback returns to them if that
+	// attempt fails.
 	ResumeState  State
 	ResumeReason Reason
-	// CancelRequested: an attempt was in flight when the callback was canceled; unless it succeeds, it ends
-	// Canceled.
+	// CancelRequested: the callback was canceled during an attempt. It ends Canceled unless that attempt
+	// succeeds.
 	CancelRequested bool
-	// FreeRetry: the last attempt died on a kept-alive connection and was not charged; the next one is,
-	// however it ends, and uses a fresh connection.
+	// FreeRetry: the last attempt failed on a reused connection and was not charged. The next attempt uses a
+	// new connection and is always charged.
 	FreeRetry bool
 
+	// LastStatus is the HTTP status of the last attempt, zero without a response. LastClass is its class.
 	LastStatus int
 	LastClass  Class
-	// PollErrors is how many polls in a row have ended in an error; always zero for what is no poll.
+	// PollErrors is the number of polls in a row that ended in an error. It is zero for kind notify.
 	PollErrors int
 
-	// Version is the caller's own, for supersede; nil: none.
+	// Version is the version that the caller gave for supersede. Nil: none.
 	Version *int64
 
 	CreatedAt  int64
 	UpdatedAt  int64
 	FinishedAt int64
 
-	// Fence grows by one with every claim stamp; a result commits only with the fence of its claim.
-	// ClaimUntil is when the present claim ends by itself; zero: not claimed. ClaimsWithoutResult is the claims in a
-	// row that ended without a result, the present one included.
+	// Fence grows by one with each claim stamp. A result takes effect only with the fence of its claim.
+	// ClaimUntil is when the current claim runs out; zero: not claimed. ClaimsWithoutResult is the number of
+	// claims in a row without a result, including the current one.
 	Fence               int64
 	ClaimToken          string
 	ClaimUntil          int64
 	ClaimsWithoutResult int
 
-	// PayloadID finds the body; empty when there is none. PayloadPurged: there was one, and retention has
-	// ended.
+	// PayloadID is the id of the payload, empty without one. PayloadPurged: retention removed the payload.
 	PayloadID     string
 	ContentType   string
 	PayloadPurged bool
 }
 
-// StateAt returns the state as a caller sees it at now: Attempting while a claim is alive, else State.
+// StateAt returns the state that callers see at now: Attempting while a claim is alive, else State.
 func (c *Callback) StateAt(now int64) State {
 	if c.State == Scheduled && c.ClaimUntil > now {
 		return Attempting
@@ -104,61 +106,67 @@ func (c *Callback) StateAt(now int64) State {
 	return c.State
 }
 
-// MaxAttempts returns how many charged attempts the callback can reach, all ladders counted.
+// MaxAttempts returns the value of AttemptCount after the last attempt of the current ladder. RepeatLast may
+// exceed it.
 func (c *Callback) MaxAttempts() int {
 	return c.LadderBase + len(c.Policy.Tiers) + 1
 }
 
-// A Policy says when to try again.
+// A Policy is a retry policy.
 type Policy struct {
-	// Name is the preset's, or empty for one given whole.
+	// Name is the preset's name, empty for a policy without a preset.
 	Name string `json:"name,omitempty"`
-	// Tiers: tier i is the wait after failed attempt i. Empty: a single attempt.
+	// Tiers are the waits between attempts: tier i follows failed attempt i. At most 100 of 0 s to 400 days.
+	// Empty: a single attempt.
 	Tiers []time.Duration `json:"tiers"`
-	// RepeatLast goes on with the last tier until Deadline.
+	// RepeatLast repeats the last tier until Deadline.
 	RepeatLast bool `json:"repeat_last,omitempty"`
-	// Deadline runs from the first due time; no attempt starts after it. Zero: none.
+	// Deadline runs from the first due time. No attempt starts after it. Zero: none.
 	Deadline time.Duration `json:"deadline,omitempty"`
-	// Timeout of one attempt, 100 ms to 60 s.
+	// Timeout bounds one attempt, 100 ms to 60 s.
 	Timeout time.Duration `json:"timeout"`
-	// Jitter lengthens each wait by up to this part of it: wait × (1 + U(0, Jitter)). 0 to 1.
+	// Jitter, from 0 to 1, lengthens each wait to wait × (1 + U(0, Jitter)).
 	Jitter float64 `json:"jitter,omitempty"`
-	// RetryAfterCap bounds what a receiver's Retry-After may ask for.
+	// RetryAfterCap bounds the wait that a Retry-After header may cause.
 	RetryAfterCap time.Duration `json:"retry_after_cap"`
-	// OverloadFloor is the least wait after a 429 or a time-out.
+	// OverloadFloor is the shortest wait after a 429 or a timeout. Zero: none.
 	OverloadFloor time.Duration `json:"overload_floor,omitempty"`
-	// StopOn are HTTP statuses that end the callback: 410 as Gone, others as Rejected.
+	// StopOn lists the HTTP statuses that end a callback of kind notify: 410 as Gone, others as Rejected.
 	StopOn []int `json:"stop_on,omitempty"`
 }
 
-// A Success is the rule that decides whether an answer counts: a preset by its name, or one given whole,
-// which a project may have given a name too.
+// A Success is the rule that decides from a response whether an attempt succeeded.
 type Success struct {
+	// Name is the name of a preset of the program or the project. Empty: Rule has no preset.
 	Name string `json:"name"`
-	// Rule is JSON, as package outbound reads it; empty: the preset of that name.
+	// Rule is the rule as JSON, read by package dispatch/outbound. Empty: the preset that the program has
+	// under Name.
 	Rule JSONText `json:"rule,omitempty"`
 }
 
-// A Trigger says why an attempt was made.
+// A Trigger is the cause of an attempt.
 type Trigger string
 
 // The triggers of attempts.
 const (
+	// BySchedule: the attempt was due.
 	BySchedule Trigger = "schedule"
-	Manual     Trigger = "manual"
+	// Manual: a person or a program asked for the attempt.
+	Manual Trigger = "manual"
 )
 
-// An AttemptOutcome says what is known of an attempt. Unknown ones may have reached the receiver.
+// An AttemptOutcome is the outcome of an attempt.
 type AttemptOutcome string
 
 // The outcomes of attempts.
 const (
 	AttemptSucceeded AttemptOutcome = "succeeded"
 	AttemptFailed    AttemptOutcome = "failed"
-	AttemptUnknown   AttemptOutcome = "unknown"
+	// AttemptUnknown: the request may have reached the receiver, but no response came.
+	AttemptUnknown AttemptOutcome = "unknown"
 )
 
-// Timings are the parts of an attempt in milliseconds, with fractions. A part that did not happen is zero.
+// Timings are the phases of an attempt in milliseconds, with fractions. A phase that did not happen is zero.
 type Timings struct {
 	DNS       float64 `json:"dns"`
 	Connect   float64 `json:"connect"`
@@ -167,23 +175,25 @@ type Timings struct {
 	Total     float64 `json:"total"`
 }
 
-// A Rule says what an answer had to be and what it was.
+// A Rule is the result of a success rule: the expected and the received response, as texts for people.
 type Rule struct {
 	Name     string `json:"name"`
 	Expected string `json:"expected"`
 	Saw      string `json:"saw"`
 }
 
-// An Attempt is one try, numbered from 1 within its callback.
+// An Attempt is one attempt of a callback.
 type Attempt struct {
 	CallbackID string
 	Project    string
-	// Number is given by the store when the result commits.
-	Number    int
-	Trigger   Trigger
-	Outcome   AttemptOutcome
-	Charged   bool
-	Class     Class
+	// Number counts from 1 within the callback. The store sets it when the result commits.
+	Number  int
+	Trigger Trigger
+	Outcome AttemptOutcome
+	// Charged: the attempt counts toward AttemptCount.
+	Charged bool
+	Class   Class
+	// Status is the HTTP status, zero without a response.
 	Status    int
 	Error     string
 	StartedAt int64
@@ -192,64 +202,65 @@ type Attempt struct {
 	// Lateness is StartedAt - DueAt in milliseconds, with fractions.
 	Lateness float64
 	Timings  Timings
-	// RequestHeaders are masked; ResponseHeaders are the chosen ones.
+	// RequestHeaders are masked. ResponseHeaders are a selection.
 	RequestHeaders  []Header
 	ResponseHeaders []Header
-	// ResponseBody is at most 4 KiB of sanitised text.
+	// ResponseBody is sanitised text of at most 4 KiB. ResponseTruncated: the body was longer.
 	ResponseBody      string
 	ResponseTruncated bool
 	Rule              *Rule
-	// NextDueAt is when the next attempt was scheduled; zero: none.
+	// NextDueAt is the due time of the next attempt, as set by this result. Zero: none.
 	NextDueAt int64
 	Fence     int64
-	// Stale: the result came after its claim had been lost, and had no effect. It is not Charged.
+	// Stale: the result came after the claim was lost, so it had no effect. A stale attempt is not Charged.
 	Stale bool
-	// KeyID names the secret that signed; empty: unsigned.
+	// KeyID is the id of the secret that signed the request. Empty: unsigned.
 	KeyID string
-	// URL is where it went, if that was not the callback's own address; it is shown masked.
+	// URL is the URL of the request if it differs from the callback's own. Mask it before display.
 	URL string
 }
 
-// A Payload is a body apart from its callback's row.
+// A Payload is the body of a callback. It is stored apart from the callback's row.
 type Payload struct {
 	ID          string
 	ContentType string
 	Body        []byte
-	// Masked: Body is shown without the middle of the card numbers that it has.
+	// Masked: card numbers in Body are masked for display.
 	Masked bool
 }
 
-// A CancelResult says what a cancel did.
+// A CancelResult is the result of a cancel of one callback.
 type CancelResult string
 
 // The results of a cancel.
 const (
-	CancelDone            CancelResult = "canceled"
+	CancelDone CancelResult = "canceled"
+	// CancelTooLate: an attempt is in flight. The callback ends Canceled unless that attempt succeeds.
 	CancelTooLate         CancelResult = "too_late"
 	CancelAlreadyTerminal CancelResult = "already_terminal"
 )
 
-// A CanceledCallback is one callback of a cancel.
+// A CanceledCallback is a callback after its cancel.
 type CanceledCallback struct {
 	Result   CancelResult
 	Callback Callback
 }
 
-// A Ladder says how a terminal callback is retried.
+// A Ladder is the way in which a terminal callback is retried.
 type Ladder string
 
 // The ladders of a retry.
 const (
-	// Once: one attempt; if it fails, state and reason stay as they were.
+	// Once makes one attempt. If it fails, the callback returns to its old state and reason.
 	Once Ladder = "once"
-	// Restart: a new ladder from tier 1.
+	// Restart starts the tiers of the policy again from tier 1.
 	Restart Ladder = "restart"
 )
 
-// A Retry asks for an attempt now.
+// A Retry requests an attempt now.
 type Retry struct {
 	Ladder Ladder
-	// URL replaces the address when it is not empty, as Callback.MoveTo does.
+	// URL, if not empty, replaces the callback's URL (see Callback.MoveTo).
 	URL string
 	Now int64
 }

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// A Header is one HTTP header, in the order in which it was given.
+// A Header is an HTTP header. Lists of headers keep the order in which the caller gave them.
 type Header struct {
 	Name string `json:"name"`
-	// Value may be sealed: an encrypted credential, which begins with a control character. No header that can
-	// be sent does.
+	// Value may be sealed: an encrypted credential. A sealed value begins with a control character, which a
+	// header that can be sent never has.
 	Value string `json:"value"`
 }
 
 // sealMark begins a sealed value.
 const sealMark = "\x1e"
 
-// SealedHeader returns a header whose value is sealed: text is what SealedText wrote.
+// SealedHeader returns a header with a sealed value. The text comes from SealedText.
 func SealedHeader(name, text string) Header { return Header{Name: name, Value: sealMark + text} }
 
-// Sealed returns the text of a sealed value; empty: the value is in clear.
+// Sealed returns the text of a sealed value, as SealedText wrote it. It is empty for a value in clear.
 func (h *Header) Sealed() string {
 	if text, ok := strings.CutPrefix(h.Value, sealMark); ok {
 		return text
@@ -28,9 +28,9 @@ func (h *Header) Sealed() string {
 	return ""
 }
 
-// IsCredentialHeader says whether a header carries a credential by its name, in any case: Authorization,
-// Proxy-Authorization, Cookie, and names with token, secret, password, credential or api-key in them
-// ("apikey" and "api_key" too).
+// IsCredentialHeader reports whether the name is that of a header with a credential: Authorization,
+// Proxy-Authorization, Cookie, or a name that contains token, secret, password, credential, api-key, apikey
+// or api_key. Upper and lower case are equal.
 func IsCredentialHeader(name string) bool {
 	for _, whole := range [...]string{"authorization", "proxy-authorization", "cookie"} {
 		if strings.EqualFold(name, whole) {
@@ -39,7 +39,7 @@ func IsCredentialHeader(name string) bool {
 	}
 	for _, word := range [...]string{"token", "secret", "password", "credential", "api-key", "apikey",
 		"api_key"} {
-		for i := 0; i+len(word) <= len(name); i++ { // without a copy in lower case: every accept asks this
+		for i := 0; i+len(word) <= len(name); i++ { // no copy in lower case, because every accept runs this
 			if strings.EqualFold(name[i:i+len(word)], word) {
 				return true
 			}
@@ -48,7 +48,8 @@ func IsCredentialHeader(name string) bool {
 	return false
 }
 
-// WithoutCredentials returns the headers that are no credentials; the very slice if all are.
+// WithoutCredentials returns the headers that are not credentials. Without credentials it returns the same
+// slice.
 func WithoutCredentials(headers []Header) []Header {
 	if !HasCredentials(headers) {
 		return headers
@@ -62,19 +63,19 @@ func WithoutCredentials(headers []Header) []Header {
 	return kept
 }
 
-// HasCredentials says whether one of the headers is a credential.
+// HasCredentials reports whether a header is a credential (IsCredentialHeader).
 func HasCredentials(headers []Header) bool {
 	return slices.ContainsFunc(headers, func(h Header) bool { return IsCredentialHeader(h.Name) })
 }
 
-// SealedText writes a value that the master key of that id has encrypted.
+// SealedText returns the stored form of a value that the master key keyID encrypted.
 func SealedText(keyID, ciphertext string) string { return keyID + ":" + ciphertext }
 
-// CutSealed reads what SealedText wrote; ok is false for any other text.
+// CutSealed splits a text from SealedText. A text without a colon gives ok = false.
 func CutSealed(text string) (keyID, ciphertext string, ok bool) { return strings.Cut(text, ":") }
 
-// SealedKey returns the id of the master key that sealed the headers; empty: none of them is sealed. All
-// sealed headers of one list have the same.
+// SealedKey returns the id of the master key that sealed the headers, empty if no header is sealed. All
+// sealed headers of one list have the same key.
 func SealedKey(headers []Header) string {
 	for i := range headers {
 		if keyID, _, ok := CutSealed(headers[i].Sealed()); ok {
@@ -84,11 +85,11 @@ func SealedKey(headers []Header) string {
 	return ""
 }
 
-// Masked stands for a value that must not be shown.
+// Masked replaces a secret value in texts for people.
 const Masked = "***"
 
-// MaskURL returns a URL as it may stand in errors, logs and pages: without user and password, without
-// fragment, and with every value of its query replaced. What cannot be parsed is not shown at all.
+// MaskURL returns a URL for errors, logs and pages: without user, password and fragment, and with the values
+// of its query masked. For a URL that cannot be parsed it returns a constant text.
 func MaskURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -106,7 +107,7 @@ func MaskURL(raw string) string {
 	return m.String()
 }
 
-// maskQuery keeps the names and their order. A part without "=" is masked whole: it may be the value itself.
+// maskQuery keeps the names and their order. It masks a whole part without "=", which may be a secret itself.
 func maskQuery(query string) string {
 	parts := strings.Split(query, "&")
 	for i, part := range parts {
@@ -121,8 +122,9 @@ func maskQuery(query string) string {
 	return strings.Join(parts, "&")
 }
 
-// IsSensitiveHeader says whether a header's value is a credential or derived from one. The name is in any
-// case.
+// IsSensitiveHeader reports whether a header must be masked for display, by its name: it may have a
+// credential, or a value derived from one, such as a signature. It covers all IsCredentialHeader names. Upper
+// and lower case are equal.
 func IsSensitiveHeader(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range [...]string{
@@ -139,31 +141,32 @@ func IsSensitiveHeader(name string) bool {
 type Secret struct {
 	ID      string
 	Project string
-	// Owner is the endpoint's bare id; empty: the project itself.
+	// Owner is the endpoint's bare id. Empty: the project.
 	Owner string
-	// Use says what kind of signer it is for ("hmac" and so on: package outbound names them); empty: the
-	// project's root secret, from which those of lanes are derived.
+	// Use is the kind of signer that uses the secret, such as "hmac" (package dispatch/outbound). Empty: the
+	// project's root secret, from which the secrets of lanes are derived.
 	Use string
-	// Label is what receivers know it by, such as a certificate's serial number; empty: its id.
+	// Label is the name by which receivers know the secret, such as a certificate's serial number. Empty: its
+	// id.
 	Label string
-	// Hosts are where it may be used beside its endpoint's own host, as NamesHost reads them; empty: nowhere
-	// else. For secrets that are derived from or that only sign for their own lane it is empty and has no
-	// meaning.
+	// Hosts lists further hosts for which the secret may sign, as NamesHost reads them. Its endpoint's own
+	// host is always allowed. Hosts has no meaning for a root secret and for a secret that signs only for its
+	// own lane.
 	Hosts []string
-	// KeyID is the master key that it is encrypted with.
+	// KeyID is the id of the master key that encrypted the secret.
 	KeyID      string
 	Ciphertext []byte
 	CreatedAt  int64
-	// RetiredAt is when it stops signing beside its successor; zero: it is the present one.
+	// RetiredAt is when a replaced secret stops signing. Until then both sign. Zero: the current secret.
 	RetiredAt int64
 }
 
-// A SealedTable is a table with columns that a master key has encrypted.
+// A SealedTable is a table with columns that a master key encrypts.
 type SealedTable string
 
 // The tables with sealed columns.
 const (
-	// SealedSecrets has secrets, the others have what callers gave as credentials.
+	// SealedSecrets is the table of secrets. The other tables have credentials in headers.
 	SealedSecrets   SealedTable = "secrets"
 	SealedProjects  SealedTable = "projects"
 	SealedEndpoints SealedTable = "endpoints"
@@ -172,32 +175,32 @@ const (
 	SealedCallbacks SealedTable = "callbacks"
 )
 
-// SealedTables lists them, the shortest tables first.
+// SealedTables returns all sealed tables, those with few rows first.
 func SealedTables() []SealedTable {
 	return []SealedTable{
 		SealedSecrets, SealedProjects, SealedEndpoints, SealedSchedules, SealedPolls, SealedCallbacks,
 	}
 }
 
-// A SealedRow is a row of one of them. KeyID is the master key that has encrypted what it has.
+// A SealedRow is a row with a sealed column. KeyID is the id of the master key that encrypted it.
 type SealedRow struct {
 	Table   SealedTable
 	ID      string
 	Project string
 	KeyID   string
-	// Secret is the row of SealedSecrets; else it is nil.
+	// Secret is set for SealedSecrets only, else nil.
 	Secret *Secret
-	// Headers are those of the row's callback, endpoint, project's defaults or poll's result; some are
-	// sealed.
+	// Headers are the headers of the callback, the endpoint, the project's defaults or the poll's result
+	// callback. Some of them are sealed.
 	Headers []Header
-	// Template is a schedule's, sealed.
+	// Template is the sealed template of a schedule.
 	Template string
 }
 
-// A SealedPage says what a step of a re-encryption did.
+// A SealedPage is the result of one step of a re-encryption.
 type SealedPage struct {
-	// Done rows have the new key, Failed ones could not be changed and are as they were.
+	// Done is the number of rows with the new key. Failed rows could not be changed and are unchanged.
 	Done, Failed int
-	// Last is the id of the last row that was looked at; empty: there was none.
+	// Last is the id of the last row of the step, empty without rows.
 	Last string
 }

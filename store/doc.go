@@ -1,11 +1,10 @@
-// Package store holds the nouns of the dispatcher and their rules: [Callback], [Attempt], [Policy],
-// [Success], the states and the legal transitions between them, filters and pages, and the errors that a
-// store returns.
+// Package store defines the nouns of the dispatcher and their rules: [Callback], [Attempt], [Policy],
+// [Success], the states and the legal transitions between them, filters and pages, and the errors of a store.
 //
-// It imports the standard library only, so that every other package can share its words without dragging a
-// driver along. SQL is in store/sqlstore; the suite that any store must pass is store/storetest.
+// It imports only the standard library, so every other package can use its types without a database driver.
+// SQL is in store/sqlstore. The tests that every store must pass are in store/storetest.
 //
-// Times are whole Unix milliseconds in int64 fields whose names end in At or Until; zero means "none".
-// Durations are time.Duration. Ids are bare ULIDs; the prefix that a caller sees ([CallbackPrefix]) belongs
-// to the faces.
+// Times are Unix milliseconds in int64 fields whose names end in At or Until. Zero means "none". Durations
+// are time.Duration. Ids are bare ULIDs. The API and the admin UI add the prefix that callers see
+// ([CallbackPrefix]).
 package store

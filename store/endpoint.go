@@ -2,84 +2,86 @@ package store
 
 import "strings"
 
-// A URLOverride says whether a callback to an endpoint may bring an address of its own.
+// A URLOverride is the rule for callbacks to an endpoint that have their own URL.
 type URLOverride string
 
-// The values of an URLOverride. The empty one means OverrideDeny.
+// The values of a URLOverride. The empty value means OverrideDeny.
 const (
 	OverrideDeny     URLOverride = "deny"
 	OverrideSameHost URLOverride = "same_host"
 	OverrideAny      URLOverride = "any"
 )
 
-// An Endpoint is a receiver that a project has named: callbacks to it take its address, signer, secrets,
-// headers and limits, as they are when an attempt is made, and the policy and success rule that it had when
-// they were accepted. It is a lane of its own.
+// An Endpoint is a named receiver of a project. An attempt uses the URL, signer, secrets, headers and limits
+// that the endpoint has at that time. A callback gets the policy and success rule that the endpoint has when
+// the callback is accepted. Each endpoint has its own lane.
 type Endpoint struct {
 	// ID is a bare ULID.
 	ID      string
 	Project string
-	// ExternalID is the caller's own name for it, unique within the project; empty: none.
+	// ExternalID is the caller's name for the endpoint, unique within the project. Empty: none.
 	ExternalID  string
 	Name        string
 	URL         string
 	URLOverride URLOverride
-	// Topics are patterns of the events that it subscribes to: "payment.succeeded", "payment.*", "*". Empty:
-	// none.
+	// Topics are patterns of the events that the endpoint subscribes to: "payment.succeeded", "payment.*",
+	// "*". Empty: no events.
 	Topics []string
-	// Policy and Success are what callbacks are given that bring none; zero: the project's.
+	// Policy and Success are the defaults of its callbacks. Zero: the project's.
 	Policy  PolicyChoice
 	Success Success
-	// Signer is a signer's name, or a JSON object with its options; empty: the project's.
+	// Signer is a signer's name, or a JSON object with its options. Empty: the project's.
 	Signer string
-	// Headers are sent with every attempt; those of a callback replace those of the same name.
+	// Headers are sent with every attempt. A callback's header replaces the one of the same name.
 	Headers []Header
-	// Rate bounds how many attempts begin; zero: no bound. Concurrency bounds those in flight; zero: the
-	// process's setting.
+	// Rate bounds the starts of attempts. Zero: no bound. Concurrency bounds the attempts in flight. Zero:
+	// the setting of the process.
 	Rate        Rate
 	Concurrency int
-	// Enabled is false while nothing is sent: callbacks are accepted and held. DisabledReason says who did
-	// that: "gone" (a 410) or "requested".
+	// Enabled is false while no attempts are made. Callbacks are accepted and wait. DisabledReason is "gone"
+	// (a receiver answered 410) or "requested".
 	Enabled        bool
 	DisabledReason string
-	// DisabledAt is when it was disabled; zero: it is enabled. The store sets it.
+	// DisabledAt is when the endpoint was disabled. Zero: enabled. The store sets it.
 	DisabledAt int64
-	// PausedUntil holds it likewise until then; zero: not paused. Forever: until it is resumed.
+	// PausedUntil is the end of the pause. No attempts start before it. Zero: not paused. Forever: until a
+	// resume.
 	PausedUntil int64
 	PauseReason string
-	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not. The store
-	// sets it.
+	// PausedAt is the start of the pause. A change of PausedUntil leaves it. Zero: not paused. The store sets
+	// it.
 	PausedAt int64
 
-	// FailingSince is when the first attempt failed since the last one that succeeded; zero: the last one
-	// succeeded, or there was none. AlertedAt is when that was last told; LastSuccessAt, LastFailureAt when
-	// an attempt last ended so, to within some seconds.
+	// FailingSince is the end of the first attempt that failed after the last success. Zero: the last attempt
+	// succeeded, or there was none. AlertedAt is the last alert about that. LastSuccessAt and LastFailureAt
+	// are the ends of the last attempts with these outcomes, exact to some seconds.
 	FailingSince, AlertedAt, LastSuccessAt, LastFailureAt int64
 
-	// LaneID is its lane, whose key is the endpoint's id with its prefix.
+	// LaneID is the endpoint's lane. The lane's key is the endpoint's id with its prefix.
 	LaneID int64
-	// Version grows with every change of what is sent or how; changes of all endpoints and projects are
-	// numbered together.
+	// Version grows with each change of the endpoint that affects attempts. One sequence numbers the changes
+	// of all endpoints and projects.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64
-	// DeletedAt: it is being removed, and its open callbacks are being canceled; zero: it is not.
+	// DeletedAt is the time of the deletion. The row stays while its open callbacks are being canceled. Zero:
+	// not deleted.
 	DeletedAt int64
 }
 
-// Forever is a pause that ends only when somebody ends it.
+// Forever is the end of a pause that lasts until a resume.
 const Forever int64 = 1<<53 - 1
 
-// Sends says whether attempts may be made at now.
+// Sends reports whether attempts may start at now.
 func (e *Endpoint) Sends(now int64) bool {
 	return e.Enabled && e.PausedUntil <= now && e.DeletedAt == 0
 }
 
-// LaneKey is the key of the endpoint's lane.
+// LaneKey returns the key of the endpoint's lane.
 func (e *Endpoint) LaneKey() string { return EndpointPrefix + e.ID }
 
-// Subscribes says whether an event of the topic is for the endpoint: one of its patterns is the topic itself,
-// "*", or a part of the topic up to a dot with "*" after it.
+// Subscribes reports whether one of the endpoint's patterns matches the topic. A pattern is a whole topic,
+// "*", or a prefix of a topic up to a dot and "*".
 func (e *Endpoint) Subscribes(topic string) bool {
 	for _, pattern := range e.Topics {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -91,7 +93,7 @@ func (e *Endpoint) Subscribes(topic string) bool {
 	return false
 }
 
-// TopicPatterns returns every pattern that picks the topic.
+// TopicPatterns returns all patterns that match the topic.
 func TopicPatterns(topic string) []string {
 	patterns := []string{"*", topic}
 	for i := range len(topic) {
@@ -102,16 +104,17 @@ func TopicPatterns(topic string) []string {
 	return patterns
 }
 
-// An EndpointUpsert makes the endpoint with that external id, or changes the one that there is.
+// An EndpointUpsert creates the endpoint with this external id, or changes the existing one.
 type EndpointUpsert struct {
 	ExternalID string
-	// Change sets what is to be so. It is given the endpoint as it is, or an enabled one that has nothing yet
-	// but its ids and CreatedAt. Its error becomes the answer, and that endpoint stays as it was. It may be
-	// called more than once.
+	// Change sets the fields. It gets the existing endpoint, or a new enabled one with only its ids and
+	// CreatedAt set. If it returns an error, the endpoint stays as it was, and UpsertedEndpoint.Err has the
+	// error. The store may call it more than
+	// once, because it may repeat the transaction.
 	Change func(e *Endpoint) error
 }
 
-// An UpsertedEndpoint is what became of an EndpointUpsert.
+// An UpsertedEndpoint is the result of one EndpointUpsert.
 type UpsertedEndpoint struct {
 	Endpoint Endpoint
 	Created  bool
@@ -120,43 +123,45 @@ type UpsertedEndpoint struct {
 
 // An EndpointFilter picks endpoints of one project. Zero fields pick all that are not deleted.
 type EndpointFilter struct {
-	// Search is a part of id, external id, name or address.
+	// Search is a part of the id, the external id, the name or the URL.
 	Search string
-	// Topic picks those that subscribe to it.
+	// Topic picks the endpoints that subscribe to this topic.
 	Topic string
-	// Held picks those that are paused or disabled at Now; Failing, those whose last attempt failed.
+	// Held picks the endpoints that are paused or disabled at Now. Failing picks those whose last attempt
+	// failed.
 	Held, Failing bool
 	Now           int64
-	// After continues a list: the id of the last one of the page before. Lists are newest first.
+	// After continues a list after the endpoint with this id, the last of the previous page. Lists are newest
+	// first.
 	After string
 	Limit int
 }
 
-// An EndpointHealth is what attempts said of an endpoint since the last report.
+// An EndpointHealth has the times of an endpoint's last outcomes since the last report.
 type EndpointHealth struct {
 	ID string
-	// SucceededAt and FailedAt are when an attempt last ended so; zero: none did. FailedFirst is when the
-	// first attempt failed after the last one that succeeded.
+	// SucceededAt and FailedAt are the ends of the last attempts with these outcomes. Zero: none. FailedFirst
+	// is the end of the first attempt that failed after the last success.
 	SucceededAt, FailedAt, FailedFirst int64
 }
 
-// An EndpointEventKind says what happened to an endpoint.
+// An EndpointEventKind is the kind of an endpoint event.
 type EndpointEventKind string
 
 // The kinds of endpoint events.
 const (
-	EndpointFailing   EndpointEventKind = "failing"   // its attempts have failed for long
-	EndpointDisabled  EndpointEventKind = "disabled"  // its receiver said that it is gone
-	EndpointRecovered EndpointEventKind = "recovered" // an attempt succeeded after it was reported as failing
+	EndpointFailing   EndpointEventKind = "failing"   // attempts have failed for a long time
+	EndpointDisabled  EndpointEventKind = "disabled"  // the receiver answered 410
+	EndpointRecovered EndpointEventKind = "recovered" // an attempt succeeded after the event EndpointFailing
 )
 
-// An EndpointEvent is something that happened to an endpoint and has yet to become an operational event.
+// An EndpointEvent is a change of an endpoint's health that is not yet published as an operational event.
 type EndpointEvent struct {
-	// ID is a bare ULID. Later events of one process have higher ones.
+	// ID is a bare ULID. Later events of one process have higher ids.
 	ID                  string
 	Project, EndpointID string
 	Kind                EndpointEventKind
-	// At is when it happened, Since when the endpoint began to fail, in Unix milliseconds; Since is zero
-	// where it was disabled.
+	// At is the time of the change. Since is when the endpoint began to fail, zero for EndpointDisabled. Both
+	// are in Unix milliseconds.
 	At, Since int64
 }

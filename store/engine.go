@@ -2,82 +2,84 @@ package store
 
 import "time"
 
-// This file holds what the engine asks of a store: accept, stamp, commit, and the walks of sweep and rebuild.
-// These work over all projects, because the index knows ids only; everything a caller can reach is scoped by
-// project and stands with its noun.
+// This file has the types of the engine's calls: accept, stamp, commit, sweep and rebuild. These calls work
+// over all projects, because the index knows only ids. The calls that users can reach are scoped by project.
+// Their types are in the files of their nouns.
 
-// A Draft is a callback that is to be accepted.
+// A Draft is a callback to accept.
 type Draft struct {
-	// Callback is complete but for LaneID, which the store finds or makes from Project and Lane.
+	// Callback is complete except for LaneID, which the store sets from Project and Lane. It creates the lane
+	// if necessary.
 	Callback Callback
-	// Body is the payload's bytes; nil: none. PayloadID is given by the store, unless several drafts share
-	// one: then the first has the body, and all have the id.
+	// Body is the payload. Nil: none. The store sets PayloadID. Drafts that share a payload have the same
+	// PayloadID, and only the first of them has the Body.
 	Body []byte
-	// Supersede: open callbacks of the same project, topic and ref with a lower Version are canceled, and so
-	// is this one if there was a higher one before.
+	// Supersede cancels the open callbacks of the same project, topic and ref with a lower Version. If there
+	// was a higher version before, this callback is accepted as Canceled, Superseded.
 	Supersede bool
-	// Idempotency is nil when the caller gave no key.
+	// Idempotency is nil if the caller gave no key.
 	Idempotency *Idempotency
-	// Poll is what a callback of kind poll has beside its row; nil for all others. If its project has an open
-	// poll of the same reference and address, the draft becomes that one: it is Replayed.
+	// Poll has the details of a callback of kind poll. It is nil for kind notify. If the project has an open
+	// poll of the same ref and URL, the draft is answered with that poll, as Replayed.
 	Poll *PollDetail
 }
 
-// A Retention says what goes: rows that ended or were made before these times, in Unix milliseconds.
+// A Retention has the times before which the purge removes rows, in Unix milliseconds.
 type Retention struct {
-	// Now is the index's clock.
+	// Now is the time of the index's clock.
 	Now int64
-	// Payloads and Callbacks are about when callbacks ended. A payload goes with its callback at the latest.
+	// Payloads and Callbacks apply to the end of callbacks. A payload is removed with its callback at the
+	// latest.
 	Payloads, Callbacks int64
-	// Outcomes is about when they came into the feed.
+	// Outcomes applies to the time at which outcomes entered the feed.
 	Outcomes int64
 }
 
-// Purged is how many payloads and callbacks went; More says that there may be others.
+// Purged counts the removed payloads and callbacks. More: there may be more rows to remove.
 type Purged struct {
 	Payloads, Callbacks int
 	More                bool
 }
 
-// IdempotencyAge is how long an idempotency key is kept at least. While its callback is open it stays longer.
+// IdempotencyAge is the shortest time for which an idempotency key is kept. The key of an open callback is
+// kept longer.
 const IdempotencyAge = 7 * 24 * time.Hour
 
-// Idempotency is a caller's promise that a request with the same key is the same request.
+// Idempotency identifies a request, so that a repetition of the request has no second effect.
 type Idempotency struct {
 	// Route separates the keys of different calls.
 	Route string
 	Key   string
-	// Fingerprint is a hash over everything the request said.
+	// Fingerprint is a hash of the whole request. Another fingerprint with the same key is a mismatch.
 	Fingerprint []byte
 }
 
-// An Accepted is what became of a draft.
+// An Accepted is the result of one Draft.
 type Accepted struct {
-	// Callback is the draft's, with LaneID, or the first one's when Replayed. If a higher version was there
-	// before, it is Canceled, Superseded.
+	// Callback is that of the draft, with LaneID. If Replayed, it is the callback of the first request. It is
+	// Canceled, Superseded if there was a higher version before.
 	Callback Callback
 	Replayed bool
-	// Superseded are open callbacks that have ended by it, as they were: they are in the index still. One
-	// that was being attempted is not among them.
+	// Superseded are the open callbacks that this one ended, as they were before. They are still in the
+	// index. A callback in an attempt is not among them.
 	Superseded []OpenRow
-	// Err is nil, ErrIdempotencyMismatch, or what was wrong with this row alone; the others were committed.
+	// Err is nil, ErrIdempotencyMismatch, or the error of this draft alone. The other drafts were committed.
 	Err error
 }
 
-// A Stamp claims rows in SQL for one claimed batch, and fetches what an attempt needs.
+// A Stamp claims the rows of one claimed batch in SQL, and reads what their attempts need.
 type Stamp struct {
-	// Token is the claim's token in the index.
+	// Token is the token of the claim in the index.
 	Token string
-	// Now is the index's clock at the claim; rows due later than Now + Lookahead are refused.
+	// Now is the time of the index's clock at the claim. Rows due after Now + Lookahead are refused.
 	Now int64
-	// Lookahead is how many milliseconds before its due time a row may be claimed. Its attempt must not begin
-	// before that.
+	// Lookahead is the longest time before its due time at which a row may be claimed, in milliseconds. The
+	// attempt must not start before the due time.
 	Lookahead int64
-	// Margin is added to each row's attempt timeout to give ClaimUntil = Now + timeout + Margin, in
-	// milliseconds.
+	// Margin extends the claim: ClaimUntil = Now + attempt timeout + Margin, in milliseconds.
 	Margin int64
-	// QuarantineAfter is with how many claims in a row without a result a row is refused, to be claimed alone; zero:
-	// none is.
+	// QuarantineAfter is the number of claims in a row without a result from which a row is refused. Such a
+	// row must be claimed alone. Zero: no row is refused.
 	QuarantineAfter int
 	Claims          []StampClaim
 }
@@ -89,47 +91,48 @@ type StampClaim struct {
 	Diverts int
 }
 
-// A Stamped is a row that was claimed.
+// A Stamped is a row that a stamp claimed.
 type Stamped struct {
-	// Callback has what an attempt and its result need. These fields are zero: Topic, Ref, Labels, Version,
-	// LockKey unless it is Strict, PayloadID, PayloadPurged, Reason, LastStatus, CreatedAt, UpdatedAt,
-	// FinishedAt, ResumeState and ResumeReason. URL is where a callback that Follows its endpoint goes now.
+	// Callback has the fields that an attempt and its result need. URL is the current URL of the endpoint if
+	// the callback Follows it. These fields are zero: Topic, Ref, Labels, Version, PayloadID, PayloadPurged,
+	// Reason, LastStatus, CreatedAt, UpdatedAt, FinishedAt, ResumeState, ResumeReason, and LockKey unless the
+	// callback is Strict.
 	Callback
 	Body []byte
-	// Lost: the claim before ended without a result; its attempt was recorded as crashed with this stamp.
+	// Lost: the claim before had no result. This stamp recorded its attempt as crashed.
 	Lost bool
 }
 
-// A Refusal is a row that was not claimed, with what the index should do instead: park it at Due, or drop it.
+// A Refusal is a row that a stamp did not claim. The index must park it at Due, or drop it.
 type Refusal struct {
 	ID string
-	// Terminal: the row is terminal, or does not exist. Drop it.
+	// Terminal: the row is terminal or does not exist. The index must drop it.
 	Terminal bool
-	// Due is what the index should have as its due time: the row's, or, if that is later, the stamp's
-	// Lookahead after the end of the claim that is alive.
+	// Due is the due time for the index. It is the row's due time, or the end of a live claim plus the
+	// stamp's Lookahead if that is later.
 	Due int64
-	// AttemptCount tells fresh from retry.
+	// Retry: at least one attempt was charged.
 	Retry bool
-	// Quarantined: it is due and nobody has it, but too many claims in a row ended without a result. Claim it
-	// alone.
+	// Quarantined: the row is due and not claimed, but too many claims in a row had no result. It must be
+	// claimed alone.
 	Quarantined bool
-	// Behind: it is due and nobody has it, but an older open callback of its lock key comes first, for it is
-	// strict. Due is its own due time; when to look again is the caller's to say, who hears of the older
-	// one's end (Committed.Next, NextStrict).
+	// Behind: the row is due and not claimed, but it is strict and an older strict callback of its lock key
+	// is open. Due is the row's own due time. The caller decides when to try again: the end of the older
+	// callback is reported by Committed.Next and NextStrict.
 	Behind bool
-	// Corrupt: the row was claimed and cannot be decoded. It has been set aside: it is Dead, Invalid, its
-	// bytes untouched.
+	// Corrupt: the row cannot be decoded. The stamp ended it as Dead, Invalid, and left its data unchanged.
 	Corrupt bool
 }
 
-// A Result is how a claimed row goes on. It takes effect only if the row's fence is still Fence.
+// A Result is the next state of a claimed row. It takes effect only if the row's fence is still Fence.
 type Result struct {
 	ID    string
 	Fence int64
-	// Attempt is the row to record; nil where no attempt was made (a hand-back, an expiry).
+	// Attempt is the attempt to record. Nil: no attempt was made, because the claim was put back or the
+	// callback expired.
 	Attempt *Attempt
-	// State is Scheduled with DueAt, or terminal with Reason. A callback whose cancel was requested, or that
-	// was retried once from a terminal state, may end otherwise than asked: see Committed.
+	// State is Scheduled with DueAt, or terminal with Reason. The row may get another state if its cancel was
+	// requested, or after a retry with Ladder Once: see Committed.
 	State  State
 	Reason Reason
 	DueAt  int64
@@ -138,44 +141,43 @@ type Result struct {
 	Diverts int
 	// FreeRetry is stored for the next attempt.
 	FreeRetry bool
-	// KeepClaimsWithoutResult leaves the count of claims without result as it is (a panic); any other result resets
-	// it.
+	// KeepClaimsWithoutResult keeps the row's ClaimsWithoutResult (for a panic). Other results reset it.
 	KeepClaimsWithoutResult bool
-	// Stays: the attempt is charged and does not move the callback on in its ladder. PollErrors is how many
-	// polls in a row have ended in an error, this one included.
+	// Stays: the attempt is charged, but the callback stays at its position in the ladder. PollErrors is the
+	// number of polls in a row that ended in an error, including this one.
 	Stays      bool
 	PollErrors int
-	// Stamped is the row as it was claimed, so that it need not be read again; nil where that is not known.
+	// Stamped is the claimed row, if the caller has it. It saves a read of the row. Nil: the store reads it.
 	Stamped *Stamped
 }
 
-// A Committed is what became of a result.
+// A Committed is what the store did with a Result.
 type Committed struct {
-	// Won is false when the fence had moved on: the attempt was kept as stale and nothing else changed.
+	// Won is false if the fence had changed. Then the attempt is recorded as stale, and nothing else changes.
 	Won bool
-	// State and DueAt are the row's from now on, also where the result had no effect.
+	// State, Reason and DueAt are those of the row after the commit, also if the result had no effect.
 	State  State
 	Reason Reason
 	DueAt  int64
-	// Number of the attempt row.
+	// Number is the number of the attempt row.
 	Number int
-	// Next is which callback of its lock key is next, if the row was strict and has ended, and there is one:
-	// it may be due already.
+	// Next is the next strict callback of the lock key, if the row was strict and has ended. It may be due
+	// already. Nil: there is none.
 	Next *OpenRow
-	// Err is nil, or why this result alone cannot be committed; the others were.
+	// Err is the error of this result alone. The other results were committed.
 	Err error
 }
 
-// An OpenRow is what sweep and rebuild need of an open callback.
+// An OpenRow has the fields of an open callback that the sweep and the rebuild need.
 type OpenRow struct {
 	ID      string
 	Project string
 	LaneID  int64
 	LockKey string
-	// Strict: it waits for those of its LockKey that were accepted before it.
+	// Strict: the callback waits for the strict callbacks of its LockKey that were accepted before it.
 	Strict bool
 	DueAt  int64
-	// Retry: at least one attempt was charged. Manual: a person wants the next one.
+	// Retry: at least one attempt was charged. Manual: a person or a program asked for the next attempt.
 	Retry, Manual bool
 	ClaimToken    string
 	ClaimUntil    int64
@@ -188,37 +190,37 @@ type Cursor struct {
 	ID    string
 }
 
-// IndexMeta is the one row that says what the index must be.
+// IndexMeta is the row of SQL that describes the index that the dispatchers must use.
 type IndexMeta struct {
+	// Generation is the number of the current generation of the index.
 	Generation int64
-	// Built is the last generation that was filled to the end; less than Generation while a rebuild is under
-	// way, or died.
+	// Built is the last generation whose rebuild finished. It is lower than Generation while a rebuild runs,
+	// and after a rebuild that failed.
 	Built int64
-	// BuiltAt is when that was, in Unix milliseconds; zero: never, or before this was kept.
+	// BuiltAt is when that rebuild finished. Zero: never, or before the store recorded it.
 	BuiltAt int64
-	// MadeAt is when Generation was made: a rebuild began then. Zero: the database's first, which was never
-	// filled.
+	// MadeAt is when Generation, and so its rebuild, began. Zero: the first generation of the database, which
+	// needs no rebuild.
 	MadeAt int64
 	Shards int
 	Prefix string
 }
 
-// An EventPlan is what an event with an idempotency key becomes: it is written down before the event's
-// callbacks are accepted, so that a repetition of the request, also after a crash in between, becomes the
-// same.
+// An EventPlan lists the callbacks that an event with an idempotency key becomes. It is stored before the
+// callbacks are accepted. So a repeated request becomes the same callbacks, even after a crash in between.
 type EventPlan struct {
-	// ID is a bare ULID; the payload of its callbacks has it too.
+	// ID is a bare ULID. It is also the id of the payload that the callbacks share.
 	ID          string
 	Project     string
 	Idempotency Idempotency
 	CreatedAt   int64
-	// Targets are in order of their callbacks' ids. There may be none.
+	// Targets are sorted by CallbackID. The list may be empty.
 	Targets []EventTarget
 }
 
-// An EventTarget is an endpoint that an event goes to.
+// An EventTarget is an endpoint that receives an event.
 type EventTarget struct {
 	EndpointID, CallbackID string
-	// Accepted: there is a row of the callback.
+	// Accepted: the callback has been accepted.
 	Accepted bool
 }

@@ -2,14 +2,15 @@ package store
 
 import "strings"
 
-// crockford are the digits of ids, of which the first ten are the time (https://github.com/ulid/spec).
+// crockford are the digits of Crockford's base 32. The first timeLength digits of an id are its time
+// (https://github.com/ulid/spec).
 const (
 	crockford  = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	timeLength = 10
 )
 
-// The prefixes that stand before ULIDs wherever a caller or a receiver sees them. The text of an API key
-// begins with KeyPrefix too.
+// The prefixes of ULIDs in texts for callers and receivers. The text of an API key also begins with
+// KeyPrefix.
 const (
 	CallbackPrefix = "cb_"
 	EventPrefix    = "ev_"
@@ -19,8 +20,8 @@ const (
 	SchedulePrefix = "sc_"
 )
 
-// BareID takes the prefix from an id as callers write it, and says whether the rest is a ULID as this program
-// writes them: 26 characters of Crockford's base 32, in upper case.
+// BareID removes the prefix from an id. It reports whether the rest is a ULID as this program writes it: 26
+// upper-case digits of Crockford's base 32.
 func BareID(prefix, s string) (string, bool) {
 	id, ok := strings.CutPrefix(s, prefix)
 	if !ok || len(id) != 26 || id[0] > '7' {
@@ -34,8 +35,8 @@ func BareID(prefix, s string) (string, bool) {
 	return id, true
 }
 
-// IDTime is when an id without its prefix was made, in Unix milliseconds: of a callback, when it was accepted
-// (docs/adr/0002-partitions-by-day.md). It is zero if the id is none.
+// IDTime returns the creation time of a bare id in Unix milliseconds. For a callback this is the time at
+// which it was accepted (docs/adr/0002-partitions-by-day.md). For a text that is not an id it returns zero.
 func IDTime(id string) int64 {
 	if _, ok := BareID("", id); !ok {
 		return 0

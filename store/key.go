@@ -2,42 +2,41 @@ package store
 
 import "slices"
 
-// A Scope is a part of what a key may do.
+// A Scope is a permission of a key.
 type Scope string
 
-// The scopes. Each of the last two includes those before it; ScopeSend includes nothing else.
+// The scopes. ScopeOperate includes ScopeRead. ScopeAdmin includes all scopes.
 const (
-	// ScopeSend accepts callbacks and events.
+	// ScopeSend allows sending callbacks and events.
 	ScopeSend Scope = "send"
-	// ScopeRead reads everything but secrets.
+	// ScopeRead allows reads of everything but secrets.
 	ScopeRead Scope = "read"
-	// ScopeOperate also changes what callbacks do: cancel, retry, pause, redrive; and endpoints.
+	// ScopeOperate also allows cancel, retry, pause and redrive, and changes of endpoints.
 	ScopeOperate Scope = "operate"
-	// ScopeAdmin also reads and changes secrets, keys, projects and the index.
+	// ScopeAdmin also allows reads and changes of secrets, keys, projects and the index.
 	ScopeAdmin Scope = "admin"
 )
 
 // Scopes lists every scope.
 var Scopes = [...]Scope{ScopeSend, ScopeRead, ScopeOperate, ScopeAdmin}
 
-// A Key lets a program or a person use the API for one project. The key itself is not stored: only its hash
-// is.
+// A Key gives a program or a person access to the API for one project. Its text is not stored, only a hash.
 type Key struct {
-	// ID is a bare ULID, Name what people call it.
+	// ID is a bare ULID. Name is a text for people.
 	ID      string
 	Project string
 	Name    string
 	Scopes  []Scope
-	// Hash is SHA-256 of the key's text.
+	// Hash is the SHA-256 of the key's text.
 	Hash []byte
-	// Hint is the end of the key's text, so that people can tell keys apart.
+	// Hint is the end of the key's text. It helps people to distinguish keys.
 	Hint      string
 	CreatedAt int64
-	// ExpiresAt and RevokedAt end it; zero: never. LastUsedAt is exact to within a minute.
+	// ExpiresAt and RevokedAt end the key. Zero: never. LastUsedAt is exact to a minute. Zero: never used.
 	ExpiresAt, RevokedAt, LastUsedAt int64
 }
 
-// Allows says whether the key has a scope, by itself or by one that includes it.
+// Allows reports whether the key has the scope, or a scope that includes it.
 func (k *Key) Allows(s Scope) bool {
 	switch {
 	case slices.Contains(k.Scopes, s), slices.Contains(k.Scopes, ScopeAdmin):
@@ -48,17 +47,17 @@ func (k *Key) Allows(s Scope) bool {
 	return false
 }
 
-// Valid says whether the key may be used at now.
+// Valid reports whether the key is neither revoked nor expired at now.
 func (k *Key) Valid(now int64) bool {
 	return k.RevokedAt == 0 && (k.ExpiresAt == 0 || now < k.ExpiresAt)
 }
 
-// A Session is one browser that has signed in.
+// A Session is the session of a browser in the admin UI.
 type Session struct {
-	// Token is a hash of what the browser's cookie says, which is not stored.
+	// Token is a hash of the browser's cookie. The cookie itself is not stored.
 	Token string
-	// Data belongs to whoever made the session. It has no secret in it.
+	// Data is in the format of the component that created the session. It has no secrets.
 	Data []byte
-	// ExpiresAt ends it.
+	// ExpiresAt is the end of the session.
 	ExpiresAt int64
 }

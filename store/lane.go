@@ -7,111 +7,113 @@ import (
 	"time"
 )
 
-// A Lane is one isolation key of a project and its settings.
+// A Lane is an isolation key of a project, with its settings.
 type Lane struct {
 	ID      int64
 	Project string
 	Key     string
-	// Limit of attempts in flight; zero: the process's setting. Rate of attempts that begin; zero: no bound.
+	// Limit bounds the attempts in flight. Zero: the setting of the process. Rate bounds the starts of
+	// attempts. Zero: no bound.
 	Limit int
 	Rate  Rate
-	// PausedUntil is when the last of its own pause, its endpoint's and its project's ends; zero: none.
+	// PausedUntil is the latest of OwnPause, EndpointPause and ProjectPause.
 	PausedUntil int64
-	// OwnPause is its own; EndpointPause, that of the endpoint that it is the lane of, which is Forever while
-	// that is disabled or being deleted; ProjectPause, its project's.
+	// OwnPause, EndpointPause and ProjectPause are the ends of the pauses of the lane, of its endpoint and of
+	// its project. Zero: no pause. EndpointPause is Forever while the endpoint is disabled or being deleted.
 	OwnPause, EndpointPause, ProjectPause int64
-	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are since when each of them lasts; zero: there is
-	// none. That of an endpoint that is disabled or being deleted is when that was done.
+	// OwnPausedAt, EndpointPausedAt and ProjectPausedAt are the starts of these pauses. Zero: no pause. For a
+	// disabled or deleted endpoint it is the time at which that was done.
 	OwnPausedAt, EndpointPausedAt, ProjectPausedAt int64
-	// PauseReason is that of the pause which ends last; of a disabled endpoint, its DisabledReason.
+	// PauseReason is the reason of the pause that ends last. For a disabled endpoint it is its
+	// DisabledReason.
 	PauseReason string
-	// EndpointID is the endpoint whose lane it is; empty: none.
+	// EndpointID is the endpoint that owns the lane, empty if none does.
 	EndpointID string
 	Version    int64
 }
 
 // A LaneFilter picks lanes of one project. Zero fields pick all.
 type LaneFilter struct {
-	// Search is a part of the key. EndpointID picks the endpoint's own lane.
+	// Search is a part of the key. EndpointID picks the lane of this endpoint.
 	Search     string
 	EndpointID string
-	// Keys picks those that are named; empty: all.
+	// Keys picks the lanes with these keys. Empty: all.
 	Keys []string
-	// Held picks those that are paused at Now, by whatever.
+	// Held picks the lanes with PausedUntil after Now.
 	Held bool
 	Now  int64
-	// DueBy bounds how late OldestDue is looked for; zero: however late. With it that costs little, also
-	// where much is open.
+	// DueBy is the latest due time up to which OldestDue is searched. A bound makes the search cheap if many
+	// callbacks are open. Zero: no bound.
 	DueBy int64
-	// After continues a list: the key of the last one of the page before. Lists are in the order of keys.
+	// After continues a list after the lane with this key, the last of the previous page. Lists are sorted by
+	// key.
 	After string
 	Limit int
 }
 
-// A LaneBacklog is a lane with what waits in it.
+// A LaneBacklog is a lane with its backlog.
 type LaneBacklog struct {
 	Lane
-	// Open is how many open callbacks it has.
+	// Open is the number of open callbacks.
 	Open int64
-	// OldestDue is the earliest due time of its open callbacks; zero: it has none (up to the filter's DueBy),
-	// or so much else is due earlier that it was not looked for any further.
+	// OldestDue is the earliest due time of the open callbacks. Zero: none is due by the filter's DueBy, or
+	// the search ended early because too many callbacks of other lanes are due before.
 	OldestDue int64
 }
 
-// A LaneCount is the open callbacks of one lane.
+// A LaneCount is the number of open callbacks of a lane.
 type LaneCount struct {
 	Lane string
 	Open int64
 }
 
-// A Rate bounds how often something begins: Count times in each Per. The zero value is no bound.
+// A Rate bounds starts to Count in each Per. The zero value means no bound.
 type Rate struct {
 	Count int64         `json:"count,omitempty"`
 	Per   time.Duration `json:"per,omitempty"`
 }
 
-// MaxRate is the most that a Rate may say, in one second.
+// MaxRate is the highest Rate, in starts per second.
 const MaxRate = 100_000
 
-// rateUnits are the periods that a rate may be told in.
+// rateUnits are the units of a rate in text.
 var rateUnits = [...]struct {
 	name string
 	per  time.Duration
 }{{"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour}}
 
-// ParseRate reads "50/s", "300/m", "10/h" or "1/d".
+// ParseRate parses a rate such as "50/s", "300/m", "10/h" or "1/d". Rates below 1 and above MaxRate are
+// errors, worded for a FieldError.
 func ParseRate(text string) (Rate, error) {
 	count, unit, ok := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(count, 10, 64)
 	if !ok || err != nil || n <= 0 {
-		return Rate{},
-			fmt.Errorf(`%q is not a rate: a number from 1 on, and /s, /m, /h or /d, such as "50/s"`,
-				clip(text))
+		return Rate{}, fmt.Errorf(`%q is not a rate; use a number from 1 and a unit, such as "50/s"`,
+			clip(text))
 	}
 	for _, u := range rateUnits {
 		if u.name != unit {
 			continue
 		}
-		r := (Rate{Count: n, Per: u.per})
+		r := Rate{Count: n, Per: u.per}
 		if n <= MaxRate*int64(u.per/time.Second) {
 			return r, nil
 		}
-		return Rate{}, fmt.Errorf("%q is more than %d/s", clip(text), MaxRate)
+		return Rate{}, fmt.Errorf("%q is above the limit of %d/s", clip(text), MaxRate)
 	}
-	return Rate{}, fmt.Errorf(`%q is not a rate: its unit is one of s, m, h and d, such as "50/s"`,
-		clip(text))
+	return Rate{}, fmt.Errorf(`%q is not a rate; its unit must be s, m, h or d, as in "50/s"`, clip(text))
 }
 
-// clip keeps a text that is shown in an error short.
+// clip shortens a text for an error to maxClip bytes.
 func clip(text string) string {
-	const most = 64
-	if len(text) <= most {
+	const maxClip = 64
+	if len(text) <= maxClip {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return strings.ToValidUTF8(text[:maxClip], "") + "…"
 }
 
-// String returns what ParseRate reads; empty: no bound.
+// String returns the text that ParseRate reads. It is empty for no bound.
 func (r Rate) String() string {
 	if r.Count <= 0 {
 		return ""
@@ -124,7 +126,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%s", r.Count, r.Per)
 }
 
-// Every is the mean time between two beginnings; zero: no bound.
+// Every returns the mean time between two starts. Zero: no bound.
 func (r Rate) Every() time.Duration {
 	if r.Count <= 0 || r.Per <= 0 {
 		return 0

@@ -2,12 +2,13 @@ package store
 
 import "time"
 
-// A TerminalEvent is that a callback became terminal. There is one for each time that it does.
+// A TerminalEvent records that a callback became terminal. A callback has one for each time that it did.
 type TerminalEvent struct {
-	// Cursor is its place in the feed; the next one's is greater.
+	// Cursor is the event's place in the feed. It grows from event to event.
 	Cursor OutcomeCursor
-	ID     string
-	// Kind, EndpointID, Topic, Ref and Labels are the callback's; empty if it has been purged.
+	// ID is the callback's bare ULID.
+	ID string
+	// Kind, EndpointID, Topic, Ref and Labels are those of the callback. They are empty if it was purged.
 	Project    string
 	Kind       Kind
 	EndpointID string
@@ -17,62 +18,60 @@ type TerminalEvent struct {
 	State      State
 	Reason     Reason
 	At         int64
-	// AttemptCount, LastStatus and LastClass are as they were then.
+	// AttemptCount, LastStatus and LastClass are the values at that time.
 	AttemptCount int
 	LastStatus   int
 	LastClass    Class
 }
 
-// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first. Cursors are in
-// order of Tx, Group and Item.
+// An OutcomeCursor is a place in the feed of outcomes. The zero value is before the first. Cursors are
+// ordered by Tx, Group and Item.
 type OutcomeCursor struct {
-	// Tx is when outcomes were put into the feed, in Unix milliseconds: also where a database is restored as
-	// it was, what comes then is after all that was read of it before. Group numbers those that were put
-	// there together, Item the outcomes of a group, from 1.
+	// Tx is when the outcomes entered the feed, in Unix milliseconds. Because of it, cursors keep growing
+	// after the database is restored from a backup. Group numbers the outcomes that entered together. Item
+	// numbers the outcomes of a group from 1.
 	Tx, Group int64
 	Item      int
 }
 
-// A FeedReader is a project whose outcomes are told, or were.
+// A FeedReader is a project that gets operational events about its outcomes, or did before.
 type FeedReader struct {
 	Project string
-	// Wanted: an endpoint of the project subscribes to what is told.
+	// Wanted: an endpoint of the project subscribes to these events.
 	Wanted bool
-	// Cursor is the last outcome that was told; nil: none is kept.
+	// Cursor is the last outcome with a published event. Nil: none is stored.
 	Cursor *OutcomeCursor
 }
 
-// Reconciliation count the callbacks that were accepted in a span of time by what became of them.
+// A Reconciliation counts the callbacks that were accepted in a span of time, by state.
 type Reconciliation struct {
-	// Group is what they were grouped by; empty: all.
+	// Group is the value of the query's GroupBy, empty without it.
 	Group                                     string
 	Accepted, Succeeded, Dead, Canceled, Open int64
 }
 
-// Balanced says whether nothing is missing.
+// Balanced reports whether the states add up to Accepted.
 func (b *Reconciliation) Balanced() bool { return b.Accepted == b.Succeeded+b.Dead+b.Canceled+b.Open }
 
-// A ReconcileQuery says what Books count.
+// A ReconcileQuery selects and groups the callbacks of a reconciliation.
 type ReconcileQuery struct {
-	// From and To bound when callbacks were accepted: From <= CreatedAt < To, in Unix milliseconds.
+	// From and To bound CreatedAt: From <= CreatedAt < To, in Unix milliseconds.
 	From, To int64
-	// GroupBy is empty, "topic", "endpoint" (its bare id), "lane", "label:NAME" or "day".
+	// GroupBy is empty, "topic", "endpoint" (the bare id), "lane", "label:NAME" or "day".
 	GroupBy string
-	// Zone is where days begin; nil: UTC.
+	// Zone is the time zone of the days. Nil: UTC.
 	Zone *time.Location
-	// MaxGroups is the most groups that are counted; with more the answer is an InvalidError. Zero: any
-	// number.
+	// MaxGroups is the largest number of groups. More groups give an InvalidError. Zero: no limit.
 	MaxGroups int
 }
 
-// A Comparison is what a project has against its caller's own list of references.
+// A Comparison compares a project's callbacks with the caller's list of references.
 type Comparison struct {
-	// Matched is how many of the list's references have a callback that was accepted in the span; Missing are
-	// the others, in the order of the list.
+	// Matched is the number of listed references with a callback that was accepted in the span. Missing are
+	// the other listed references, in the order of the list.
 	Matched int
 	Missing []string
-	// Extra are references of callbacks that were accepted in the span and are not in the list, in order;
-	// More: there are more of them.
+	// Extra are the references of accepted callbacks that are not in the list, sorted. More: there are more.
 	Extra []string
 	More  bool
 }

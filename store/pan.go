@@ -1,46 +1,45 @@
 package store
 
-// A PanGuard says what becomes of card numbers (PANs) in what callers give and receivers answer.
+// A PanGuard is the treatment of card numbers (PANs) in payloads and responses.
 type PanGuard string
 
-// The values of a PanGuard; the empty one means PanOff.
+// The values of a PanGuard. The empty value means PanOff.
 const (
 	PanOff PanGuard = "off"
-	// PanMask: bodies are shown without the middle of card numbers. What is stored and sent stays as it is.
+	// PanMask masks the middle of card numbers for display. Stored and sent data is unchanged.
 	PanMask PanGuard = "mask"
-	// PanReject: what is accepted has none, and what is shown is masked too.
+	// PanReject refuses payloads with card numbers, and masks like PanMask. Responses may still have some.
 	PanReject PanGuard = "reject"
 )
 
-// Masks says whether card numbers are masked where bodies are shown.
+// Masks reports whether card numbers are masked for display.
 func (g PanGuard) Masks() bool { return g == PanMask || g == PanReject }
 
-// A card number is 13 to 19 digits, of an issuer's prefix and a length that it has, whose last one is the
-// Luhn digit. It may stand in one piece, or in pieces with one space or one dash between them, as it stands
-// on a card: of four digits, or 4-6-5 and 4-6-4. A piece that touches a Latin letter, or that has more than
-// 19 digits, is none. Digits, spaces and dashes may be escaped as JSON (\u0034) and as forms and URLs do
-// (%34, %20, +).
+// A card number has 13 to 19 digits, a prefix and a length of a known issuer (issued), and a valid Luhn
+// digit. Its digits stand together, or in groups as on cards with one space or one dash between two groups:
+// groups of four, 4-6-5 or 4-6-4. Digits next to a Latin letter, and runs of more than 19 digits, are no card
+// number. Digits, spaces and dashes may be escaped as in JSON (\u0034) or in forms and URLs (%34, %20, +).
 
 const (
 	minPAN, maxPAN = 13, 19
-	// shownFirst and shownLast are the digits that stay.
-	shownFirst, shownLast = 6, 4
+	// visibleFirst and visibleLast are the numbers of digits that are not masked.
+	visibleFirst, visibleLast = 6, 4
 )
 
-// A panDigit is a digit and where it stands.
+// A panDigit is a digit and its place text[from:to], which may be an escape.
 type panDigit struct {
 	value    byte
 	from, to int
 }
 
-// A panPiece is digits that follow each other, and what separates them from the piece before; zero: nothing
-// that may stand in a number.
+// A panPiece is a run of digits. joined is panSpace or panDash if one of these separates it from the piece
+// before. Zero: it does not continue the piece before.
 type panPiece struct {
 	digits []panDigit
 	joined byte
 }
 
-// The kinds of what a text consists of.
+// The kinds of characters.
 const (
 	panOther byte = iota
 	panLetter
@@ -49,7 +48,8 @@ const (
 	panDash
 )
 
-// panNext reads one character at i, with its escapes: its kind, its value if it is a digit, and its width.
+// panNext reads the character or escape at i. It returns its kind, its value if it is a digit, and its width
+// in bytes.
 func panNext(text []byte, i int) (kind, digit byte, width int) {
 	c, width := text[i], 1
 	switch {
@@ -79,7 +79,7 @@ func panNext(text []byte, i int) (kind, digit byte, width int) {
 	return panOther, 0, width
 }
 
-// unhex is the value of a hexadecimal digit; 255: it is none.
+// unhex returns the value of a hexadecimal digit, or 255 for another character.
 func unhex(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':
@@ -90,20 +90,20 @@ func unhex(c byte) byte {
 	return 255
 }
 
-// HasPAN says whether the text has a card number.
+// HasPAN reports whether the text has a card number.
 func HasPAN(text []byte) bool {
 	found := false
 	eachPAN(text, func([]panDigit) bool { found = true; return false })
 	return found
 }
 
-// MaskPAN returns the text with the middle of each card number as stars, and whether there was one; the very
-// slice if there was none. The result has no card number, and is not longer.
-func MaskPAN(text []byte) (shown []byte, masked bool) {
+// MaskPAN returns the text with stars for the middle digits of each card number, and whether it has one.
+// Without a card number it returns the same slice. The result has no card number and is not longer.
+func MaskPAN(text []byte) (redacted []byte, masked bool) {
 	for {
 		var hidden []panDigit
 		eachPAN(text, func(digits []panDigit) bool {
-			hidden = append(hidden, digits[shownFirst:len(digits)-shownLast]...)
+			hidden = append(hidden, digits[visibleFirst:len(digits)-visibleLast]...)
 			return true
 		})
 		if len(hidden) == 0 {
@@ -114,20 +114,22 @@ func MaskPAN(text []byte) (shown []byte, masked bool) {
 			out = append(append(out, text[at:d.from]...), '*')
 			at = d.to
 		}
-		// What is left of one number may make another one with what follows it.
+		// The last digits of a masked number may form another number with the digits after them. So search
+		// again until nothing is found.
 		text, masked = append(out, text[at:]...), true
 	}
 }
 
-// MaskPANText is MaskPAN for a text.
+// MaskPANText is MaskPAN for a string.
 func MaskPANText(text string) string {
-	if shown, masked := MaskPAN([]byte(text)); masked {
-		return string(shown)
+	if redacted, masked := MaskPAN([]byte(text)); masked {
+		return string(redacted)
 	}
 	return text
 }
 
-// MaskAttempts masks card numbers in what receivers answered. It changes the attempts.
+// MaskAttempts masks card numbers in the responses of the attempts, in place. Headers and rules that other
+// attempts may share are copied first.
 func MaskAttempts(attempts []Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
@@ -145,8 +147,8 @@ func MaskAttempts(attempts []Attempt) {
 	}
 }
 
-// eachPAN calls each for every card number, from left to right, until it says no. None shares a digit with
-// another.
+// eachPAN calls each for every card number from left to right, until it returns false. The numbers share no
+// digits.
 func eachPAN(text []byte, each func(digits []panDigit) bool) {
 	var pieces []panPiece
 	var digits []panDigit
@@ -162,7 +164,7 @@ func eachPAN(text []byte, each func(digits []panDigit) bool) {
 			kind, value, width = panNext(text, i)
 		}
 		if kind == panNumber {
-			if len(digits) <= maxPAN { // one more than a card number has is enough to know that it is none
+			if len(digits) <= maxPAN { // more than maxPAN digits are no card number, so the rest is not kept
 				digits = append(digits, panDigit{value, i, i + width})
 			}
 			i += width
@@ -190,7 +192,7 @@ func eachPAN(text []byte, each func(digits []panDigit) bool) {
 	flush()
 }
 
-// matchPieces looks for card numbers in pieces of which each is joined to the one before.
+// matchPieces finds the card numbers in pieces that follow each other. It returns false if each did.
 func matchPieces(pieces []panPiece, each func(digits []panDigit) bool) (more bool) {
 	var all []panDigit
 	for i := 0; i < len(pieces); i++ {
@@ -200,7 +202,7 @@ func matchPieces(pieces []panPiece, each func(digits []panDigit) bool) (more boo
 				break
 			}
 			if j > i && len(pieces[i].digits) != 4 {
-				break // in pieces, a number begins with one of four
+				break // the first piece of a number in pieces has four digits
 			}
 			all = append(all, pieces[j].digits...)
 			if isPAN(all) && grouped(pieces[i:j+1]) {
@@ -215,7 +217,8 @@ func matchPieces(pieces []panPiece, each func(digits []panDigit) bool) (more boo
 	return true
 }
 
-// grouped says whether pieces are as they stand on cards.
+// grouped reports whether the digits are grouped as on cards: one piece, 4-6-n, or pieces of four with a
+// shorter last one.
 func grouped(pieces []panPiece) bool {
 	if len(pieces) == 1 {
 		return true
@@ -231,7 +234,7 @@ func grouped(pieces []panPiece) bool {
 	return len(pieces[len(pieces)-1].digits) <= 4
 }
 
-// isPAN judges digits by their number, prefix and Luhn digit.
+// isPAN reports whether digits are a card number, by their count, prefix and Luhn digit.
 func isPAN(digits []panDigit) bool {
 	if n := len(digits); n < minPAN || n > maxPAN || !issued(digits) {
 		return false
@@ -250,7 +253,7 @@ func isPAN(digits []panDigit) bool {
 	return sum%10 == 0
 }
 
-// issued says whether an issuer has numbers of that prefix and length.
+// issued reports whether an issuer uses this prefix and length. At least four digits are given.
 func issued(digits []panDigit) bool {
 	prefix := 0
 	for _, d := range digits[:4] {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPiecesCostLittle: a text of many short pieces, which could each begin a card number, is read about
-// once.
+// TestPiecesCostLittle checks that HasPAN reads a text of many short pieces about once, although each piece
+// may begin a card number.
 func TestPiecesCostLittle(t *testing.T) {
 	const pieces = 10_000
 	text := bytes.Repeat([]byte("1 "), pieces)
@@ -15,8 +15,8 @@ func TestPiecesCostLittle(t *testing.T) {
 	}
 }
 
-// FuzzMaskPAN: whatever the text, the result has no card number, masking it again changes nothing, and it is
-// no longer.
+// FuzzMaskPAN checks that a masked text has no card number, is not longer than the text, and is not changed
+// by a second MaskPAN.
 func FuzzMaskPAN(f *testing.F) {
 	for _, seed := range []string{
 		"4111 1111 1111 3782 822463 10005", "4111111111111111 4111-1111-1111-1111", `\u0034111111111111111`,
@@ -26,15 +26,15 @@ func FuzzMaskPAN(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		given := bytes.Clone(text)
-		shown, masked := MaskPAN(text)
+		redacted, masked := MaskPAN(text)
 		if !bytes.Equal(given, text) {
 			t.Fatal("the text itself was changed")
 		}
-		if masked != HasPAN(text) || len(shown) > len(text) || HasPAN(shown) {
-			t.Fatalf("%q: masked %v, %q", text, masked, shown)
+		if masked != HasPAN(text) || len(redacted) > len(text) || HasPAN(redacted) {
+			t.Fatalf("%q: masked %v, %q", text, masked, redacted)
 		}
-		if again, more := MaskPAN(shown); more || !bytes.Equal(again, shown) {
-			t.Fatalf("%q, masked again: %q", shown, again)
+		if again, more := MaskPAN(redacted); more || !bytes.Equal(again, redacted) {
+			t.Fatalf("%q, masked again: %q", redacted, again)
 		}
 	})
 }

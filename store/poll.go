@@ -2,22 +2,23 @@ package store
 
 import "encoding/json"
 
-// A PollOutcome says how a poll has ended.
+// A PollOutcome is the outcome of a finished poll.
 type PollOutcome string
 
 // The outcomes of polls.
 const (
-	// PollSuccess and PollFailure are the upstream's own final answers.
+	// PollSuccess and PollFailure are the upstream's final answers.
 	PollSuccess PollOutcome = "success"
 	PollFailure PollOutcome = "failure"
-	// PollUnresolved: nobody knows; tiers, deadline, error budget or time ran out, or it could not be asked.
+	// PollUnresolved: no final answer came before the tiers, the deadline, the error budget or the expiry ran
+	// out, or the upstream could not be polled.
 	PollUnresolved PollOutcome = "unresolved"
-	// PollResolved: it was ended from outside, by who learned the answer in another way.
+	// PollResolved: a caller ended the poll with a resolve.
 	PollResolved PollOutcome = "resolved"
 	PollCanceled PollOutcome = "canceled"
 )
 
-// PollOutcome returns how a callback of kind poll has ended; empty while it is open.
+// PollOutcome returns the outcome of a callback of kind poll. It is empty while the poll is open.
 func (c *Callback) PollOutcome() PollOutcome {
 	switch {
 	case c.State == Dead:
@@ -34,72 +35,73 @@ func (c *Callback) PollOutcome() PollOutcome {
 	return PollSuccess
 }
 
-// A PollDetail is what a callback of kind poll has beside its row. Its rule is the callback's Success, which
-// package outbound reads.
+// A PollDetail has the data of a poll that is not in its callback's row. The rule of the poll is the
+// callback's Success, which package dispatch/outbound reads.
 type PollDetail struct {
-	// Context is JSON that goes into the result as the caller gave it; empty: none.
+	// Context is the caller's JSON, copied into the result. Empty: none.
 	Context JSONText
-	// OnResult is the callback that is accepted in the transaction in which the poll ends; nil: none is.
+	// OnResult is the result callback, accepted in the transaction that ends the poll. Nil: none.
 	OnResult *ResultDraft
-	// Errors is how many polls in a row have ended in an error.
+	// Errors is the number of polls in a row that ended in an error.
 	Errors int
-	// Outcome is what was told last, and ResultID the callback that tells it, a bare ULID; empty: none yet,
-	// or none at all. How the poll has ended since may be other and not told: after something was told only
-	// success and failure are, if they differ from it, and each resolve.
+	// Outcome is the last reported outcome. ResultID is the result callback that reports it, a bare ULID.
+	// Both are empty without a report. A poll that is retried may end again with another outcome. After the
+	// first report, only these are reported: success and failure if they differ from Outcome, and each
+	// resolve.
 	Outcome  PollOutcome
 	ResultID string
-	// Data is JSON that came with the resolve; empty: none.
+	// Data is the JSON of the resolve. Empty: none.
 	Data JSONText
 }
 
-// A ResultDraft is a poll's result callback as it was judged when the poll was accepted. Its id, times and
-// body are given when it is made.
+// A ResultDraft is a poll's result callback, validated when the poll was accepted. Its id, times and body are
+// set when the poll ends.
 type ResultDraft struct {
 	Callback Callback
-	// Delay and ExpiresIn are in milliseconds; ExpiresIn zero: it does not expire.
+	// Delay and ExpiresIn are in milliseconds. ExpiresIn zero: the callback does not expire.
 	Delay, ExpiresIn int64
 	Supersede        bool
 }
 
 // A PollResult is the body of a result callback.
 type PollResult struct {
-	// PollID has its prefix.
+	// PollID is the poll's id with its prefix.
 	PollID  string          `json:"poll_id"`
 	Ref     string          `json:"ref"`
 	Context json.RawMessage `json:"context"`
 	Outcome PollOutcome     `json:"outcome"`
-	// Reason is the poll's, which says why it is unresolved.
+	// Reason is the poll's reason. It gives the cause of an unresolved outcome.
 	Reason Reason `json:"reason"`
-	// Last is the last answer of the upstream; nil: it never gave one.
+	// Last is the last response of the upstream. Nil: there was none.
 	Last *PollAnswer `json:"last"`
-	// Polls is how many requests were made that count.
+	// Polls is the number of charged attempts.
 	Polls int `json:"polls"`
-	// ObservedAt is when the outcome became known, RFC 3339 in UTC with milliseconds.
+	// ObservedAt is when the dispatcher learned the outcome, in RFC 3339 with milliseconds, in UTC.
 	ObservedAt string `json:"observed_at"`
-	// Data is what came with the resolve.
+	// Data is the JSON of the resolve.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
-// A PollAnswer is an answer of the upstream, its body as text of at most 4 KiB, cleaned and without echoed
+// A PollAnswer is a response of the upstream. Body is sanitised text of at most 4 KiB without echoed
 // credentials.
 type PollAnswer struct {
 	StatusCode int    `json:"status_code"`
 	Body       string `json:"body"`
-	// Truncated: the answer's body was longer.
+	// Truncated: the body was longer.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// A ResolveResult says what a resolve did.
+// A ResolveResult is the result of a resolve.
 type ResolveResult string
 
-// The results of a resolve. One that has succeeded or was canceled stays as it is.
+// The results of a resolve. A poll that has succeeded or was canceled is not changed.
 const (
 	ResolveDone            ResolveResult = "resolved"
 	ResolveAlreadyTerminal ResolveResult = "already_terminal"
 )
 
-// A ResolvedPoll is what became of a resolve. Was is the poll as it was before, for the index to be told;
-// nil: it was not open.
+// A ResolvedPoll is a poll after its resolve. Was is the poll before, if it was open. The caller removes it
+// from the index.
 type ResolvedPoll struct {
 	Result   ResolveResult
 	Callback Callback

@@ -1,46 +1,46 @@
 package store
 
-// A Project keeps what belongs together apart from everything else: a key belongs to one, and ids of another
-// do not exist for it.
+// A Project isolates callbacks, endpoints and settings from those of other projects. A key belongs to one
+// project and cannot see the ids of others.
 type Project struct {
-	// ID is chosen by whoever makes it: 1 to 64 of [a-z0-9_-], the first a letter or digit.
+	// ID is chosen by the caller: 1 to 64 of [a-z0-9_-], the first a letter or digit.
 	ID   string
 	Name string
-	// Defaults are for callbacks and endpoints that bring none of their own.
+	// Defaults apply to callbacks and endpoints without their own settings.
 	Defaults Defaults
-	// PausedUntil holds all that the project sends; zero: not paused. Forever: until it is resumed.
+	// PausedUntil is the end of a pause of all attempts of the project. Zero: not paused. Forever: until a
+	// resume.
 	PausedUntil int64
-	// PausedAt is since when it is paused, however often its end was moved since; zero: it is not.
+	// PausedAt is the start of the pause. A change of PausedUntil leaves it. Zero: not paused.
 	PausedAt    int64
 	PauseReason string
 	Quotas      Quotas
-	// Version grows with every change of the project, its presets or its pause; changes of all projects and
-	// endpoints are numbered together.
+	// Version grows with each change of the project, its presets or its pause. One sequence numbers the
+	// changes of all projects and endpoints.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64
 }
 
-// Quotas bound how much a project may have. Zero fields bound nothing; the most is MaxQuota. What there is
-// when a quota is set stays, also above it.
+// Quotas bound the size of a project. Zero: no bound. The maximum is MaxQuota. A new quota removes nothing
+// that exceeds it.
 type Quotas struct {
-	// OpenCallbacks bounds the callbacks that are not terminal when others are accepted (ErrOpenQuota). What
-	// other processes accept is counted within a second, so it can be exceeded by that. It does not bound
-	// what follows from a callback that was accepted: a poll's result, a retry, a redrive, an operational
-	// event.
+	// OpenCallbacks bounds the open callbacks (ErrOpenQuota). Accepts of other processes are counted up to a
+	// second late, so the project may exceed the quota by that many. The quota does not apply to the results
+	// of polls, retries, redrives and operational events.
 	OpenCallbacks int64
-	// Lanes bounds the lanes that are made (ErrLaneQuota): hosts of addresses, lanes that callers name,
-	// endpoints. A poll tells its result in a lane above it. A lane is never removed.
+	// Lanes bounds the lanes (ErrLaneQuota): hosts of URLs, lanes named by callers, and endpoints. Lanes are
+	// never removed. The quota does not apply to the lane of a poll's result callback.
 	Lanes int64
 }
 
-// MaxQuota is the most that a quota can be.
+// MaxQuota is the largest quota.
 const MaxQuota = 1_000_000_000
 
-// A QuotaChange sets quotas; nil fields stay as they are.
+// A QuotaChange sets quotas. Nil fields leave the quota unchanged.
 type QuotaChange struct{ OpenCallbacks, Lanes *int64 }
 
-// Of returns the quotas as they are after the change.
+// Of returns the quotas q with the change.
 func (ch QuotaChange) Of(q Quotas) Quotas {
 	if ch.OpenCallbacks != nil {
 		q.OpenCallbacks = *ch.OpenCallbacks
@@ -51,27 +51,27 @@ func (ch QuotaChange) Of(q Quotas) Quotas {
 	return q
 }
 
-// Defaults are a project's own; zero fields mean the program's.
+// Defaults are the default settings of a project. Zero fields mean those of the program.
 type Defaults struct {
 	Policy  PolicyChoice `json:"policy,omitzero"`
 	Success Success      `json:"success,omitzero"`
 	Signer  string       `json:"signer,omitempty"`
-	// Headers are sent with every attempt, but that those which are credentials go only to HeaderHosts, as
-	// NamesHost reads them.
+	// Headers are sent with every attempt. Credentials among them are sent only to HeaderHosts (see
+	// NamesHost).
 	Headers     []Header `json:"headers,omitempty"`
 	HeaderHosts []string `json:"header_hosts,omitempty"`
 }
 
-// A PolicyChoice is a policy by its name, or one given whole. The zero value chooses none.
+// A PolicyChoice is the name of a policy, or a whole policy in Given. The zero value chooses none.
 type PolicyChoice struct {
 	Name  string  `json:"name,omitempty"`
 	Given *Policy `json:"given,omitempty"`
 }
 
-// IsZero says whether nothing was chosen.
+// IsZero reports whether no policy is chosen.
 func (c PolicyChoice) IsZero() bool { return c.Name == "" && c.Given == nil }
 
-// A PresetKind says what a preset is.
+// A PresetKind is the kind of a preset.
 type PresetKind string
 
 // The kinds of preset.
@@ -81,22 +81,22 @@ const (
 	PresetProfile PresetKind = "profile"
 )
 
-// A Preset is a policy, a success rule or a profile that a project has given a name.
+// A Preset is a named policy, success rule or profile of a project.
 type Preset struct {
 	Project string
 	Kind    PresetKind
 	// Name is 1 to 64 of [a-z0-9_-], the first a letter or digit.
 	Name string
-	// Value is what it stands for, as JSON.
+	// Value is the policy, rule or profile as JSON.
 	Value     JSONText
 	CreatedAt int64
 	UpdatedAt int64
 }
 
-// JSONText is JSON that is kept as it is written. Unlike json.RawMessage it can be compared.
+// JSONText is JSON in its original formatting. Unlike json.RawMessage it can be compared.
 type JSONText string
 
-// MarshalJSON returns the text itself; null where there is none.
+// MarshalJSON returns the text, or null if it is empty.
 func (t JSONText) MarshalJSON() ([]byte, error) {
 	if t == "" {
 		return []byte("null"), nil
@@ -104,7 +104,7 @@ func (t JSONText) MarshalJSON() ([]byte, error) {
 	return []byte(t), nil
 }
 
-// UnmarshalJSON keeps the text.
+// UnmarshalJSON keeps the text as it is. It changes null to the empty text.
 func (t *JSONText) UnmarshalJSON(text []byte) error {
 	*t = JSONText(text)
 	if *t == "null" {

@@ -11,83 +11,84 @@ type Filter struct {
 	Kind   Kind
 	Topic  string
 	Ref    string
-	// LockKey is a lock key.
+	// LockKey is the exact lock key.
 	LockKey string
 	// EndpointID is a bare ULID.
 	EndpointID string
 	Lane       string
-	Class      Class
-	Status     int
-	// Reason is why it is terminal.
+	// Class and Status are those of the last attempt.
+	Class  Class
+	Status int
+	// Reason is that of a terminal callback.
 	Reason Reason
 	Labels map[string]string
-	// MinAttempts is the least AttemptCount.
+	// MinAttempts is the lowest AttemptCount.
 	MinAttempts int
-	// Overdue picks scheduled ones that were due before Now and are not being attempted.
+	// Overdue picks scheduled callbacks that were due before Now and have no live claim.
 	Overdue bool
 	// From and To bound CreatedAt: From <= CreatedAt < To.
 	From, To int64
-	// ByDue lists open callbacks by due time, earliest first; otherwise newest first by id.
+	// ByDue lists open callbacks by due time, earliest first. Otherwise the list is newest first, by id.
 	ByDue bool
-	// Now tells attempting from scheduled; required.
+	// Now is required. It separates attempting from scheduled callbacks.
 	Now int64
-	// After continues a list: the last row of the page before.
+	// After continues a list after this row, the last of the previous page.
 	After *Cursor
 	// Limit is 1 to 500.
 	Limit int
 }
 
-// A Page is a part of a list. Next is nil when it was the last. A page may have fewer callbacks than were
-// asked for, even none, and still have a Next.
+// A Page is a page of callbacks. Next is nil on the last page. A page with a Next may have fewer callbacks
+// than the limit, or none.
 type Page struct {
 	Callbacks []Callback
 	Next      *Cursor
 }
 
-// Counts are a project's counters, folded and not yet folded together.
+// Counts are the counters of a project. They include the changes that are not yet folded into the stored
+// counters.
 type Counts struct {
-	// States counts callbacks by stored state: Attempting is within Scheduled.
+	// States counts callbacks by stored state. Attempting callbacks are counted as Scheduled.
 	States map[State]int64
-	// Tiers counts scheduled callbacks by position in their ladder: 0 has had no charged attempt yet.
+	// Tiers counts scheduled callbacks by position in their ladder. Position 0 has no charged attempt.
 	Tiers map[int]int64
-	// Lanes counts open callbacks by lane key: the largest first, at most 100.
+	// Lanes counts open callbacks by lane key, largest first, at most 100 lanes.
 	Lanes []LaneCount
 }
 
-// A DeadGroup is the callbacks that are dead of one cause.
+// A DeadGroup is a group of dead callbacks with the same cause.
 type DeadGroup struct {
 	Reason Reason
 	Class  Class
 	Status int
-	// Count is how many there are, at most a thousand; More: there are more than that.
+	// Count is the number of callbacks, at most 1000. More: there are more.
 	Count int
 	More  bool
-	// OldestAt and NewestAt are when the first and the last of them were accepted, NewestID is the last.
+	// OldestAt and NewestAt are when the oldest and the newest of them were accepted. NewestID is the newest.
 	OldestAt, NewestAt int64
 	NewestID           string
 }
 
-// DueNow is what is due and waits.
+// DueNow counts the overdue callbacks of a project.
 type DueNow struct {
-	// Count is how many callbacks are scheduled, were due and are not being attempted. More: there are more
-	// than that, or so many of other projects are due, too, that not all were looked at.
+	// Count is the number of scheduled callbacks that were due and have no live claim. More: there may be
+	// more. The count has a limit, and the scan also reads the overdue callbacks of other projects.
 	Count int
 	More  bool
-	// OldestAt is the earliest due time of them; zero: none was found.
+	// OldestAt is the earliest due time among them. Zero: none was found.
 	OldestAt int64
 }
 
 // A DueHour counts the callbacks that are due within one hour.
 type DueHour struct {
-	// At is when the hour begins.
+	// At is the start of the hour.
 	At    int64
 	Count int64
 }
 
-// Fold returns text as searches compare it, without regard to case. Each letter stands for itself in upper
-// and lower case, in every script: Ä and ä, Σ, σ and ς, İ, I, ı and i are one each. No letter becomes two, so
-// ß is not ss. Databases fold by rules of their own, which differ with their collation, so what they search
-// was folded here.
+// Fold returns a text for searches that ignore upper and lower case. In every script, all cases of a letter
+// become one: Ä and ä; Σ, σ and ς; İ, I, ı and i. A letter never becomes two, so ß is not ss. The store folds
+// texts with this function before it writes them, because the rules of a database depend on its collation.
 func Fold(s string) string {
 	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, s)
 }

@@ -31,7 +31,7 @@ func TestFold(t *testing.T) {
 			}
 		}
 		if again := store.Fold(want); again != want {
-			t.Errorf("%q is folded to %q, and that to %q", r, want, again)
+			t.Errorf("%q is folded to %q, and folding that again gives %q", r, want, again)
 		}
 	}
 }

@@ -1,31 +1,30 @@
 package store
 
-// MaxOpenRedrives is how many redrives a project may have that are neither done nor canceled.
+// MaxOpenRedrives bounds the redrives of a project that are neither done nor canceled.
 const MaxOpenRedrives = 20
 
-// A RedriveAction is what a redrive does to each callback.
+// A RedriveAction is the action of a redrive on each callback.
 type RedriveAction string
 
-// The actions of redrives. A callback that is being attempted, or whose state forbids it, is counted as
-// failed and left as it is; but that a cancel of one that is being attempted is a request, as any.
+// The actions of redrives. A callback in an attempt, or in a state that forbids the action, stays unchanged
+// and counts as failed. Only a cancel also works during an attempt: it sets CancelRequested.
 const (
-	// RedriveRetry has it attempted now: what is scheduled makes its next step, what is terminal begins a new
-	// ladder or makes one attempt.
+	// RedriveRetry makes the callback due now. A terminal callback is retried with the redrive's Ladder.
 	RedriveRetry RedriveAction = "retry"
-	// RedriveCancel cancels it.
+	// RedriveCancel cancels the callback.
 	RedriveCancel RedriveAction = "cancel"
-	// RedriveReschedule moves it, or revives a dead one for one more attempt then.
+	// RedriveReschedule sets the due time. A dead callback is reopened for one attempt at that time.
 	RedriveReschedule RedriveAction = "reschedule"
-	// RedriveSetURL gives it another address; it stays as it is otherwise.
+	// RedriveSetURL sets the URL (Callback.MoveTo) and changes nothing else.
 	RedriveSetURL RedriveAction = "set_url"
 )
 
-// A RedriveState is where a redrive stands.
+// A RedriveState is the state of a redrive.
 type RedriveState string
 
 // The states of a redrive: gathering → running ⇄ paused → done | canceled.
 const (
-	// RedriveGathering: the callbacks that its filter picks are being written down.
+	// RedriveGathering: the store is recording the callbacks that the filter picks.
 	RedriveGathering RedriveState = "gathering"
 	RedriveRunning   RedriveState = "running"
 	RedrivePaused    RedriveState = "paused"
@@ -33,51 +32,52 @@ const (
 	RedriveCanceled  RedriveState = "canceled"
 )
 
-// A Redrive is one action over all callbacks that a filter picked when it began: each of them once, whatever
-// happens to the processes that do it.
+// A Redrive is one action on all callbacks that its filter picks at its start. Each callback gets the action
+// once, even if the process that works on the redrive crashes and another one continues.
 type Redrive struct {
 	// ID is a bare ULID.
 	ID      string
 	Project string
 	Action  RedriveAction
-	// Filter picks what was created before the redrive; Shown is it as its caller wrote it.
+	// Filter picks callbacks that were created before the redrive. Shown is the filter as the caller wrote
+	// it.
 	Filter Filter
 	Shown  JSONText
 	// Ladder is for RedriveRetry, URL for RedriveSetURL. A RedriveReschedule has DueAt, or Delay in
-	// milliseconds from the moment at which each callback is moved.
+	// milliseconds from the time of each callback's change.
 	Ladder Ladder
 	URL    string
 	DueAt  int64
 	Delay  int64
-	// Rate of callbacks; zero: as fast as it goes.
+	// Rate bounds the changed callbacks. Zero: no bound.
 	Rate Rate
-	// Actor, Address and Reason are of the one who ordered it.
+	// Actor, Address and Reason are those of the Actor who created the redrive.
 	Actor   string
 	Address string
 	Reason  string
 
 	State RedriveState
-	// Paused: it was paused while it was being gathered, and stays so when that is over.
+	// Paused: the redrive was paused during RedriveGathering. After that it becomes RedrivePaused.
 	Paused bool
-	// Matched is how many were picked so far; Done and Failed, what became of them.
+	// Matched is the number of callbacks picked so far. Done and Failed count those that were processed.
 	Matched, Done, Failed int64
 	CreatedAt, UpdatedAt  int64
 	FinishedAt            int64
-	// After is where gathering goes on; nil: at the beginning.
+	// After is the place at which gathering continues. Nil: the beginning.
 	After *Cursor
 }
 
-// Open says whether something of it is left to do.
+// Open reports whether the redrive is neither done nor canceled.
 func (r *Redrive) Open() bool { return r.State != RedriveDone && r.State != RedriveCanceled }
 
-// A RedriveStep is what one step of a redrive did, for the index to be told.
+// A RedriveStep is the result of one step of a redrive. The caller updates the index with it.
 type RedriveStep struct {
-	// Redrive is as it stands now.
+	// Redrive is the redrive after the step.
 	Redrive Redrive
-	// Placed are callbacks that are due anew; Left, where those of them were before that have changed their
+	// Placed are the open callbacks that the step changed. Left are the old rows of those that changed their
 	// lane.
 	Placed []Callback
 	Left   []OpenRow
-	// Canceled have ended by it.
+	// Canceled are the callbacks that the step ended.
 	Canceled []OpenRow
 }

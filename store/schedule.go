@@ -1,97 +1,99 @@
 package store
 
-// A MissedPolicy says what becomes of due times at which no dispatcher ran.
+// A MissedPolicy is the rule for due times that passed while no dispatcher ran.
 type MissedPolicy string
 
-// The values of a MissedPolicy. The empty one means MissedOnce.
+// The values of a MissedPolicy. The empty value means MissedOnce.
 const (
-	// MissedOnce fires once for all of them.
+	// MissedOnce makes one run for all missed due times together.
 	MissedOnce MissedPolicy = "once"
-	// MissedSkip fires for none of them.
+	// MissedSkip makes no run for missed due times.
 	MissedSkip MissedPolicy = "skip"
 )
 
-// A Schedule makes a callback at each time that its spec names.
+// A Schedule creates a callback at each of its due times.
 type Schedule struct {
 	// ID is a bare ULID.
 	ID      string
 	Project string
 	// Name is unique within the project.
 	Name string
-	// Cron has five fields, or is "@every" with a duration, or "@daily" and the like. Timezone is an IANA
-	// name; empty: UTC.
+	// Cron has five fields, or is "@every" and a duration, or a name such as "@daily". Timezone is an IANA
+	// name. Empty: UTC.
 	Cron     string
 	Timezone string
-	// Template is the callback as its caller wrote it, the body of a POST /v1/callbacks; or, in SQL, if it
-	// has credentials, all of it as SealedText.
+	// Template is the body of a POST /v1/callbacks, as the caller wrote it. A template with credentials is
+	// stored whole as SealedText.
 	Template JSONText
 	Missed   MissedPolicy
 	Enabled  bool
-	// NextAt is its next due time; zero while it is not enabled. LastAt is when it fired last: the due time,
-	// or when it was run by hand; zero: never. LastID is the callback of that, a bare ULID.
+	// NextAt is the next due time, zero while the schedule is disabled. LastAt is the due time of the last
+	// run, or the time of a manual run. Zero: no run. LastID is the callback of that run, a bare ULID.
 	NextAt, LastAt int64
 	LastID         string
-	// LastError is why the last due time made no callback; empty: it did.
+	// LastError is why the last due time created no callback. Empty: it created one.
 	LastError string
-	// Version grows with every change that a caller makes: a firing that was read before one has no effect.
+	// Version grows with each change by a caller. A PlannedRun with an older Version has no effect.
 	Version   int64
 	CreatedAt int64
 	UpdatedAt int64
 }
 
-// A PlannedRun is one due time of a schedule, as the dispatcher that makes it has read it.
+// A PlannedRun is one run of a schedule, as a dispatcher has planned it.
 type PlannedRun struct {
-	// Schedule is as it was read: it takes effect if its Version and NextAt are still those.
+	// Schedule is the schedule as the dispatcher read it. The run takes effect only if Version and NextAt are
+	// unchanged. So two dispatchers cannot both make the run.
 	Schedule Schedule
-	// Next is its due time after this one; zero: there is none.
+	// Next is the due time after this one. Zero: none.
 	Next int64
-	// Draft is what is accepted in the same transaction; nil: nothing is, because of Why, or because what was
-	// missed is skipped.
+	// Draft is the callback to accept in the same transaction. It is nil if Why is set, and for missed due
+	// times that are skipped.
 	Draft *Draft
-	// Why there is no callback, for people; empty: nothing is wrong.
+	// Why is a text for people: why there is no callback. Empty: no error.
 	Why string
-	// Due is the due time that is fired, or skipped.
+	// Due is the due time of the run.
 	Due int64
 	Now int64
 }
 
-// A PlannedRunResult is what became of a Firing.
+// A PlannedRunResult is the result of a PlannedRun.
 type PlannedRunResult struct {
-	// Won: it took effect. Otherwise another dispatcher made it, or the schedule was changed.
+	// Won: the run took effect. Otherwise another dispatcher made it, or the schedule was changed.
 	Won bool
-	// Accepted is what became of its draft.
+	// Accepted is the result of the draft.
 	Accepted Accepted
-	// Err is why this firing alone could not be made.
+	// Err is the error of this run alone.
 	Err error
 }
 
-// A ScheduleRun is one callback that a schedule has made.
+// A ScheduleRun is a run of a schedule that created a callback.
 type ScheduleRun struct {
 	// CallbackID is a bare ULID.
 	CallbackID string
-	// DueAt is the due time; of a run by hand, when that was.
+	// DueAt is the due time, or the time of a manual run. FiredAt is when the callback was created.
 	DueAt, FiredAt int64
 	Trigger        Trigger
 }
 
-// KeptRuns is how many runs are kept of each schedule.
+// KeptRuns is the number of runs that the store keeps of each schedule.
 const KeptRuns = 100
 
 // A ScheduleFilter picks schedules of one project. Zero fields pick all.
 type ScheduleFilter struct {
 	// Search is a part of the name.
 	Search string
-	// Enabled picks by that; nil: both.
+	// Enabled picks enabled or disabled schedules. Nil: both.
 	Enabled *bool
-	// After continues a list: the id of the last one of the page before. Lists are newest first.
+	// After continues a list after the schedule with this id, the last of the previous page. Lists are newest
+	// first.
 	After string
 	Limit int
 }
 
-// MaxSchedules is how many schedules a project may have.
+// MaxSchedules bounds the schedules of a project.
 const MaxSchedules = 1000
 
-// SealedKey returns the id of the master key that the template is sealed with; empty: it is not sealed.
+// SealedKey returns the id of the master key that sealed the template, empty if it is not sealed.
 func (s *Schedule) SealedKey() string {
 	if s.Template == "" || s.Template[0] == '{' {
 		return ""

@@ -1,11 +1,11 @@
 package store
 
-// A State says where a callback is in its life.
+// A State is the state of a callback.
 //
 //	scheduled → attempting → succeeded | dead | canceled, or back to scheduled
 //
-// Attempting is not stored: it is a scheduled callback whose claim is alive (see [Callback.StateAt]), so that
-// a process that dies leaves nothing behind that must be undone.
+// Attempting is not stored. A scheduled callback with a live claim is attempting (see [Callback.StateAt]). So
+// a process that crashes leaves no state to undo.
 type State string
 
 // The states of a callback.
@@ -20,33 +20,34 @@ const (
 // States lists every state, in the order of a callback's life.
 var States = [...]State{Scheduled, Attempting, Succeeded, Dead, Canceled}
 
-// Terminal says whether no attempt follows unless somebody asks for one.
+// Terminal reports whether the state is final. Only a retry or another request can open the callback again.
 func (s State) Terminal() bool { return s == Succeeded || s == Dead || s == Canceled }
 
-// A Reason says why a callback is in its terminal state. It is empty while the callback is open, and for a
-// notify callback that succeeded.
+// A Reason is the cause of a terminal state. It is empty for an open callback, and for a notify callback that
+// succeeded.
 type Reason string
 
-// The reasons of dead and of canceled callbacks.
+// The reasons of terminal callbacks.
 const (
-	Exhausted  Reason = "exhausted"
-	Rejected   Reason = "rejected"
-	Gone       Reason = "gone"
-	Expired    Reason = "expired"
-	Blocked    Reason = "blocked"
-	Invalid    Reason = "invalid"
-	Poison     Reason = "poison"
-	Unresolved Reason = "unresolved"
+	// Of dead callbacks.
+	Exhausted  Reason = "exhausted"  // no tier is left, or the deadline has passed
+	Rejected   Reason = "rejected"   // the response, or its status by Policy.StopOn, is a final refusal
+	Gone       Reason = "gone"       // the receiver answered 410, which is in Policy.StopOn
+	Expired    Reason = "expired"    // ExpiresAt has passed
+	Blocked    Reason = "blocked"    // the egress guard refused the URL repeatedly
+	Invalid    Reason = "invalid"    // the request cannot be built or decoded
+	Poison     Reason = "poison"     // too many claims in a row had no result
+	Unresolved Reason = "unresolved" // a poll ended without a final answer
 
-	Requested       Reason = "requested"
-	Superseded      Reason = "superseded"
-	EndpointDeleted Reason = "endpoint_deleted"
+	// Of canceled callbacks.
+	Requested       Reason = "requested"        // a caller canceled it
+	Superseded      Reason = "superseded"       // a callback with a higher version was accepted
+	EndpointDeleted Reason = "endpoint_deleted" // its endpoint was deleted
 
-	// Those of polls that succeeded: the upstream's final answer is a success, or a failure, or it was ended
-	// from outside.
-	PollSucceeded   Reason = "success"
-	PollFailed      Reason = "failure"
-	ResolvedOutside Reason = "resolved"
+	// Of succeeded polls.
+	PollSucceeded   Reason = "success"  // the upstream's final answer is a success
+	PollFailed      Reason = "failure"  // the upstream's final answer is a failure
+	ResolvedOutside Reason = "resolved" // a caller ended the poll with a resolve
 )
 
 // Reasons lists every reason.
@@ -56,55 +57,55 @@ var Reasons = [...]Reason{
 	PollSucceeded, PollFailed, ResolvedOutside,
 }
 
-// A Kind says what a callback is for.
+// A Kind is the kind of a callback.
 type Kind string
 
 // The kinds of callback.
 const (
-	Notify Kind = "notify"
-	Poll   Kind = "poll"
+	Notify Kind = "notify" // delivers a payload
+	Poll   Kind = "poll"   // reads a status from the upstream until it is final
 )
 
-// A Class says how an attempt ended. The set is closed; the API and the metrics name exactly these.
+// A Class is the error type of an attempt, or ClassOK. The API and the metrics use exactly these values.
 type Class string
 
 // The classes of attempts.
 const (
-	ClassOK              Class = "ok"
-	ClassRuleMismatch    Class = "rule_mismatch"
-	ClassRejected        Class = "rejected"
-	ClassReceiverBusy    Class = "receiver_busy"
-	ClassRedirect        Class = "redirect"
-	ClassHTTP4xx         Class = "http_4xx"
-	ClassHTTP413         Class = "http_413"
-	ClassGone            Class = "gone"
-	ClassThrottled       Class = "throttled"
-	ClassHTTP5xx         Class = "http_5xx"
-	ClassProtocol        Class = "protocol"
-	ClassDNSNotFound     Class = "dns_not_found"
-	ClassDNSError        Class = "dns_error"
-	ClassConnectRefused  Class = "connect_refused"
-	ClassConnectTimeout  Class = "connect_timeout"
-	ClassUnreachable     Class = "unreachable"
-	ClassTLSCert         Class = "tls_cert"
-	ClassTLSProto        Class = "tls_proto"
-	ClassTLSClientCert   Class = "tls_client_cert"
-	ClassConnReset       Class = "conn_reset"
-	ClassTimeoutHeaders  Class = "timeout_headers"
-	ClassTimeoutBody     Class = "timeout_body"
-	ClassHeadersTooLarge Class = "headers_too_large"
-	ClassDecode          Class = "decode"
-	ClassBlocked         Class = "blocked"
-	ClassInvalidRequest  Class = "invalid_request"
-	ClassCorrupt         Class = "corrupt"
-	ClassSignError       Class = "sign_error"
-	ClassPanic           Class = "panic"
-	ClassInterrupted     Class = "interrupted"
-	ClassCrashed         Class = "crashed"
-	ClassLocalInfra      Class = "local_infra"
+	ClassOK              Class = "ok"                // the success rule is met
+	ClassRuleMismatch    Class = "rule_mismatch"     // a 2xx response does not meet the success rule
+	ClassRejected        Class = "rejected"          // by the success rule, the response is a final refusal
+	ClassReceiverBusy    Class = "receiver_busy"     // the receiver is busy with the same business key
+	ClassRedirect        Class = "redirect"          // 3xx; redirects are not followed
+	ClassHTTP4xx         Class = "http_4xx"          // a 4xx without its own class
+	ClassHTTP413         Class = "http_413"          // 413, the payload is too large
+	ClassGone            Class = "gone"              // 410
+	ClassThrottled       Class = "throttled"         // 429
+	ClassHTTP5xx         Class = "http_5xx"          // any 5xx
+	ClassProtocol        Class = "protocol"          // the response is not valid HTTP
+	ClassDNSNotFound     Class = "dns_not_found"     // the host does not exist
+	ClassDNSError        Class = "dns_error"         // the lookup failed or timed out
+	ClassConnectRefused  Class = "connect_refused"   // the connection was refused
+	ClassConnectTimeout  Class = "connect_timeout"   // connecting or the TLS handshake timed out
+	ClassUnreachable     Class = "unreachable"       // the host cannot be reached
+	ClassTLSCert         Class = "tls_cert"          // the server's certificate is not valid
+	ClassTLSProto        Class = "tls_proto"         // the TLS handshake failed
+	ClassTLSClientCert   Class = "tls_client_cert"   // the server requires a client certificate
+	ClassConnReset       Class = "conn_reset"        // the connection was closed too early
+	ClassTimeoutHeaders  Class = "timeout_headers"   // no response within the timeout
+	ClassTimeoutBody     Class = "timeout_body"      // the response body did not end within the timeout
+	ClassHeadersTooLarge Class = "headers_too_large" // the response headers are too large
+	ClassDecode          Class = "decode"            // the response body cannot be decoded
+	ClassBlocked         Class = "blocked"           // the egress guard refused the address
+	ClassInvalidRequest  Class = "invalid_request"   // the request cannot be built
+	ClassCorrupt         Class = "corrupt"           // stored data of the callback cannot be decoded
+	ClassSignError       Class = "sign_error"        // the request cannot be signed
+	ClassPanic           Class = "panic"             // the attempt panicked
+	ClassInterrupted     Class = "interrupted"       // the shutdown of the process ended the attempt
+	ClassCrashed         Class = "crashed"           // the claim of the attempt ran out without a result
+	ClassLocalInfra      Class = "local_infra"       // this machine or its network failed
 )
 
-// Classes lists every class, for metrics that must exist before their first count and for filters.
+// Classes lists every class. Metrics use it to export all series from the start, and filters to check input.
 var Classes = [...]Class{
 	ClassOK, ClassRuleMismatch, ClassRejected, ClassReceiverBusy, ClassRedirect, ClassHTTP4xx, ClassHTTP413,
 	ClassGone,

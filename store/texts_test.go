@@ -10,8 +10,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
-// ofText are functions of a text, by their names.
-var ofText = map[string]func(text string) any{
+// functions are the functions that testdata/texts.txt calls.
+var functions = map[string]func(text string) any{
 	"IsCredentialHeader": func(text string) any { return IsCredentialHeader(text) },
 	"IsAddressLane":      func(text string) any { return IsAddressLane(text) },
 	"IDTime":             func(text string) any { return IDTime(text) },
@@ -19,7 +19,7 @@ var ofText = map[string]func(text string) any{
 		if err := CheckHost(text); err != nil {
 			return err
 		}
-		return "right"
+		return "valid"
 	},
 	"AddressLane": func(text string) any {
 		lane, err := AddressLane(text)
@@ -41,27 +41,27 @@ var ofText = map[string]func(text string) any{
 		}
 		return NamesHost(strings.Split(hosts, ","), url)
 	},
-	// Observe MILLISECONDS: the buckets that they are in.
+	// Observe MILLISECONDS returns their buckets.
 	"Observe": func(text string) any {
 		ms, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return err
+		}
 		var late LatenessHistogram
 		var took TookHistogram
 		late.Observe(ms)
 		took.Observe(ms)
-		if err != nil {
-			return err
-		}
 		return fmt.Sprintf("lateness %d, took %d", slices.Index(late[:], 1), slices.Index(took[:], 1))
 	},
 	"MaskPAN": func(text string) any {
-		shown, masked := MaskPAN([]byte(text))
-		if masked != HasPAN([]byte(text)) || masked == (string(shown) == text) {
-			return fmt.Sprintf("%s, masked: %t, has a PAN: %t", shown, masked, !masked)
+		redacted, masked := MaskPAN([]byte(text))
+		if masked != HasPAN([]byte(text)) || masked == (string(redacted) == text) {
+			return fmt.Sprintf("%s, masked: %t, has a PAN: %t", redacted, masked, !masked)
 		}
 		if !masked {
 			return "none"
 		}
-		return string(shown)
+		return string(redacted)
 	},
 }
 
@@ -69,6 +69,6 @@ func TestTexts(t *testing.T) {
 	t.Parallel()
 	transcript.Run(t, "testdata/texts.txt", func(input string) string {
 		name, text, _ := strings.Cut(input, " ")
-		return fmt.Sprint(ofText[name](text))
+		return fmt.Sprint(functions[name](text))
 	})
 }
