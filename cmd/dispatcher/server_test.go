@@ -59,7 +59,7 @@ func TestOtherSchemaIsRefused(t *testing.T) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	const line = "the database was made by another version of dispatcher, whose schema differs; " +
+	const line = "the database has the schema of another version of dispatcher; " +
 		"run that version, or start this one on an empty database"
 	serve := []string{"serve", "--listen=127.0.0.1:0", "--ops-listen=127.0.0.1:0", "--log-level=error"}
 	for _, args := range [][]string{

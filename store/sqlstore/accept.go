@@ -224,7 +224,7 @@ func (t *tx) insertCallbacks(entries []*acceptEntry) ([]*acceptEntry, error) {
 	sorted := slices.SortedFunc(slices.Values(entries), func(a, b *acceptEntry) int {
 		return cmp.Compare(a.draft.Callback.ID, b.draft.Callback.ID)
 	})
-	if !t.Again {
+	if !t.MayBeCommitted {
 		// Duplicate ids are not expected. If one occurs, the INSERT fails and the group is halved.
 		return sorted, sqldb.InsertEach(t.Tx, "callbacks", draftColumns, sorted, "", nil)
 	}

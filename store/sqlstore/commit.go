@@ -133,7 +133,7 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Table: "callbacks",
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays
-		poll_errors keep_crash=KeepClaimsWithoutResult attempted status class committed_at=Now`),
+		poll_errors keep_claims=KeepClaimsWithoutResult attempted status class committed_at=Now`),
 	Set: `
 		state = CASE ` + override +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
@@ -148,7 +148,7 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		ladder_base = callbacks.ladder_base + i.stays,
 		poll_errors = CASE WHEN i.charge = 1 THEN i.poll_errors ELSE callbacks.poll_errors END,
 		free_retry = i.free_retry,
-		claims_without_result = CASE WHEN i.keep_crash = 1 THEN callbacks.claims_without_result ELSE 0 END,
+		claims_without_result = CASE WHEN i.keep_claims = 1 THEN callbacks.claims_without_result ELSE 0 END,
 		last_status = CASE WHEN i.attempted = 1 THEN i.status ELSE callbacks.last_status END,
 		last_class = CASE WHEN i.attempted = 1 THEN i.class ELSE callbacks.last_class END,
 		trigger = CASE WHEN ` + keepsManual + ` THEN callbacks.trigger ELSE 'schedule' END,

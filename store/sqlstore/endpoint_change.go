@@ -33,7 +33,7 @@ func (db *DB) CreateEndpoint(ctx context.Context, e store.Endpoint, by store.Act
 			return e, err
 		}
 		if len(existing) > 0 {
-			if t.Again && existing[0].CreatedAt == e.CreatedAt && existing[0].Project == e.Project {
+			if t.MayBeCommitted && existing[0].CreatedAt == e.CreatedAt && existing[0].Project == e.Project {
 				return existing[0], nil // an earlier try was committed, and its reply was lost
 			}
 			return e, store.ErrExists

@@ -68,7 +68,7 @@ func TestScheduleRunsOnceThoughItsReplyIsLost(t *testing.T) {
 		run := func(repeated bool, runs ...*runEntry) {
 			t.Helper()
 			noError(db.change(ctx, "run schedules", func(tx *tx) error {
-				tx.Again = repeated
+				tx.MayBeCommitted = repeated
 				return tx.runSchedules(runs)
 			}))
 		}
@@ -104,7 +104,7 @@ func TestScheduleRunsOnceThoughItsReplyIsLost(t *testing.T) {
 		noError(e.encode(&db.written))
 		for _, repeated := range []bool{false, true} {
 			if err := db.change(ctx, "run", func(tx *tx) error {
-				tx.Again = repeated
+				tx.MayBeCommitted = repeated
 				return tx.runScheduleNow(store.DefaultProject, runs[1].Schedule.ID, &e, testNow, by)
 			}); err != nil || e.out.Callback.ID != e.draft.Callback.ID {
 				t.Errorf("run by hand, repeated %v: %+v, %v", repeated, e.out, err)

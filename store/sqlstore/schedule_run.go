@@ -164,7 +164,7 @@ func (t *tx) lockPlanned(entries []*runEntry) error {
 		switch {
 		case s.Version == e.Schedule.Version && s.NextAt == e.Schedule.NextAt && s.Enabled:
 			e.won = true
-		case t.Again && s.NextAt == e.Next:
+		case t.MayBeCommitted && s.NextAt == e.Next:
 			// An earlier try may have been committed although its reply was lost: then the schedule is as
 			// this run leaves it.
 			e.committedBefore = e.Draft != nil && s.LastID == e.Draft.Callback.ID ||
@@ -269,7 +269,7 @@ func (t *tx) runScheduleNow(project, id string, e *acceptEntry, now int64, by st
 	if err != nil {
 		return err
 	}
-	if t.Again && s.LastID == e.draft.Callback.ID {
+	if t.MayBeCommitted && s.LastID == e.draft.Callback.ID {
 		// an earlier try was committed, and its reply lost
 		found, err := t.callbacksByID([]string{s.LastID}, "")
 		e.out = store.Accepted{Callback: found[s.LastID].Callback}

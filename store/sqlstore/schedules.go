@@ -51,7 +51,7 @@ func (db *DB) CreateSchedule(ctx context.Context, s store.Schedule, by store.Act
 		if err := t.lockProjectRow(s.Project); err != nil {
 			return s, err
 		}
-		if t.Again {
+		if t.MayBeCommitted {
 			if there, err := t.lockSchedule(s.Project, s.ID); err == nil && there.CreatedAt == s.CreatedAt {
 				return s, nil // an earlier try was committed, and its reply was lost
 			}

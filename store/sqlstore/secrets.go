@@ -25,7 +25,7 @@ func (db *DB) AddSecret(ctx context.Context, s store.Secret, retireAt int64, onl
 	by store.Actor) error {
 	s.RetiredAt = 0
 	return db.change(ctx, "add secret", func(t *tx) error {
-		if t.Again {
+		if t.MayBeCommitted {
 			stored, err := sqldb.Exists(t, `SELECT 1 FROM secrets WHERE id = $1`, s.ID)
 			if err != nil || stored {
 				return err // an earlier try was committed, and its reply was lost

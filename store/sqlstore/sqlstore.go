@@ -216,7 +216,7 @@ func (db *DB) within(s *sqldb.Tx, fn func(*tx) error) error {
 
 // change runs fn in one transaction and puts the operation's name before its error. On a transient error (a
 // deadlock, a lost connection) sqldb runs fn again, up to five times in all. So fn must not keep state from
-// an earlier try, and it finds Again set if the earlier try may be committed.
+// an earlier try, and it finds MayBeCommitted set if the earlier try may be committed.
 func (db *DB) change(ctx context.Context, operation string, fn func(*tx) error) error {
 	return named(operation, db.sql.Change(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }

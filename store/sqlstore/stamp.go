@@ -185,7 +185,7 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 
 // stampUpdate is the claim stamp. It matches a row that is scheduled, due by i.due_by and without a live
 // claim. Two processes that stamp a row at once cannot both match: the second waits for the row's lock, and
-// then finds a live claim_until. A row with too many claims without a result (i.suspect) does not match, and
+// then finds a live claim_until. A row with too many claims without a result (i.quarantine_after) does not match, and
 // a strict row only if no older one of its lock key is open.
 //
 // The new fence makes every result of an earlier claim lose (see resultUpdate). A claim_token that is still
@@ -195,7 +195,7 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 	Columns: func(e *stampEntry) sqldb.Columns {
 		return append(claimColumns(e),
 			calc("margin", func() int64 { return e.stamp.Margin }),
-			calc("suspect", e.quarantineFrom))
+			calc("quarantine_after", e.quarantineFrom))
 	}, Set: `
 		fence = callbacks.fence + 1,
 		lost_at = CASE WHEN callbacks.claim_token <> '' THEN callbacks.claimed_at ELSE 0 END,
@@ -209,7 +209,7 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 	Where: isOpen + `
 		AND callbacks.due_at <= i.due_by
 		AND callbacks.claim_until <= i.stamped_at
-		AND callbacks.claims_without_result < i.suspect
+		AND callbacks.claims_without_result < i.quarantine_after
 		AND (callbacks.strict = 0 OR NOT EXISTS (
 			SELECT 1 FROM callbacks AS older WHERE ` + openStrictOf("older", "callbacks") + `
 				AND older.id < callbacks.id))`,

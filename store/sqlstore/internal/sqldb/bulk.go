@@ -8,28 +8,29 @@ import (
 )
 
 var (
-	// fromInput is where a statement names its multi-row input, which has no place in one that gets a single
-	// row.
+	// fromInput matches the clause with the multi-row input. A statement for a single row has no such clause.
 	fromInput = regexp.MustCompile(`\b(FROM|USING)\s+\$i\b`)
-	// inputRef is how the text of a bulk statement names a column of its rows.
+	// inputRef matches a reference to a column of the input.
 	inputRef = regexp.MustCompile(`\bi\.([a-z_]+)\b`)
 )
 
-// oneRow turns references to the input into parameters for one row.
+// oneRow changes a statement for multi-row input into one for a single row: it removes the input's clause,
+// and replaces references to its columns with parameters. It panics if the input lacks a column.
 func (c Columns) oneRow(text string) string {
 	names := c.names()
 	return inputRef.ReplaceAllStringFunc(fromInput.ReplaceAllString(text, ""), func(ref string) string {
 		n := slices.Index(names, strings.TrimPrefix(ref, "i."))
 		if n < 0 {
-			panic("sqldb: a statement refers to " + ref + ", which its input does not have")
+			panic("sqldb: statement refers to " + ref + ", but the input has no such column")
 		}
 		return fmt.Sprint("$", n+1)
 	})
 }
 
-// ExecRows runs a statement for rows and returns how many it changed. Its text takes them from "FROM $i", or
-// in a DELETE "USING $i", and names the columns i.NAME. PostgreSQL gets all rows at once; SQLite, for which a
-// call costs next to nothing and taking a set apart much, one by one (docs/adr/0011-sqlite-row-by-row.md).
+// ExecRows runs a statement for all rows, and returns the number of rows that it changed. The text reads the
+// rows with "FROM $i", or "USING $i" in a DELETE, and names their columns i.NAME. PostgreSQL gets all rows in
+// one call. SQLite gets one call for each row, because its calls are cheap and decoding a set of rows is not
+// (docs/adr/0011-sqlite-row-by-row.md).
 func ExecRows[R any](t *Tx, text string, rows []R, columns func(*R) Columns) (changed int64, err error) {
 	if len(rows) == 0 {
 		return 0, nil
@@ -46,7 +47,7 @@ func ExecRows[R any](t *Tx, text string, rows []R, columns func(*R) Columns) (ch
 	return changed, err
 }
 
-// execEach runs a statement for each row, and calls done with how many rows that changed.
+// execEach runs a statement for each row, and calls done with the number of rows that this call changed.
 func execEach[R any](s *liteStmt, d *described[R], rows []*R, done func(r *R, changed int64) error) error {
 	for _, r := range rows {
 		*d.row = *r
@@ -64,14 +65,14 @@ func execEach[R any](s *liteStmt, d *described[R], rows []*R, done func(r *R, ch
 	return nil
 }
 
-// InsertRows adds rows to a table, at the latest with the commit. conflict is an ON CONFLICT clause, or
-// nothing.
+// InsertRows inserts rows into a table. On PostgreSQL the insert may wait until the commit, as Tx.Later does.
+// conflict is an ON CONFLICT clause or empty.
 func InsertRows[R any](t *Tx, table string, columns func(*R) Columns, rows []R, conflict string) error {
 	return InsertEach(t, table, columns, pointers(rows), conflict, nil)
 }
 
-// InsertEach is InsertRows which calls inserted, if it is not nil, with each row that was added or changed,
-// by its key: the first column.
+// InsertEach is InsertRows for rows given by pointers. If inserted is not nil, the insert does not wait, and
+// inserted is called with the key (the first column) of each row that was inserted or changed.
 func InsertEach[R any](
 	t *Tx, table string, columns func(*R) Columns, rows []*R, conflict string, inserted func(key string),
 ) error {
@@ -103,30 +104,29 @@ func InsertEach[R any](
 	return err
 }
 
-// A BulkUpdate is a prepared update of a table whose key is id. Each row of its input, R, changes one row,
-// which it reads as it is then, and may return columns of, C.
+// A BulkUpdate is a prepared update of a table with the key id. Each row R of its input changes one row of
+// the table. The update may return a C for each changed row.
 type BulkUpdate[R, C any] struct {
 	Table string
-	// Columns are those of the input, the id first. Set and Where name them i.NAME.
+	// Columns are the columns of the input, the id first. Set and Where name them i.NAME.
 	Columns    func(*R) Columns
 	Set, Where string
-	// Returning is what is read of the changed rows, the id first; nil: nothing.
+	// Returning are the columns that are read from the changed rows, the id first. Nil: none.
 	Returning func(*C) Columns
-	// From is the table with what it is joined to, where Returning names columns of more than the table; else
-	// empty.
+	// From is the table with its joins. It is needed if Returning has columns of other tables, else empty.
 	From string
-	// Alone says that the changes may be committed though the transaction fails, since a later try finds them
-	// done.
-	Alone bool
+	// Separate permits PostgreSQL to commit the update before the rest of its transaction, which saves a
+	// round trip. Then the update stays even if the transaction fails, so its repetition must find it done.
+	Separate bool
 
 	postgres, lite, liteRead string
-	// postgresRead reads what the update returns of other tables, by the ids of the changed rows. Empty: it
-	// returns nothing of them. An update that has waited for the row's lock sees the new row of the table,
-	// but those of others as they were before it waited; a statement of its own sees all as they are.
+	// postgresRead reads Returning after the update if it has columns of other tables, else it is empty. The
+	// update itself cannot return these: if it waited for a row's lock, it sees the new row of its own table,
+	// but the rows of other tables as of before the wait. A new statement sees the current rows.
 	postgresRead string
 }
 
-// Prepare writes the texts of the update.
+// Prepare builds the statements of the update.
 func (u BulkUpdate[R, C]) Prepare() *BulkUpdate[R, C] {
 	columns := u.Columns(new(R))
 	id := u.Table + `.id`
@@ -148,14 +148,15 @@ func (u BulkUpdate[R, C]) Prepare() *BulkUpdate[R, C] {
 	return &u
 }
 
-// Texts are the statements of the update, for tests of their plans: on PostgreSQL the update and what reads
-// after it (empty: nothing does), on SQLite the update.
+// Texts returns the statements of the update for tests of their plans: for PostgreSQL the update and the read
+// after it, which may be empty, and for SQLite the update.
 func (u *BulkUpdate[R, C]) Texts() (postgres, postgresRead, lite string) {
 	return u.postgres, u.postgresRead, u.lite
 }
 
-// Run changes the rows, no two of which may have the same id, and calls changed for each that was, with what
-// it returns, if anything. That is good until the next call.
+// Run runs the update for the rows, which must have different ids. For each row that changed, it calls
+// changed with the input and the returned columns, or nil without Returning. Run reuses the returned C for
+// the next call.
 func (u *BulkUpdate[R, C]) Run(t *Tx, rows []*R, changed func(*R, *C) error) error {
 	if len(rows) == 0 {
 		return nil
@@ -216,7 +217,7 @@ func (u *BulkUpdate[R, C]) runPostgres(t *Tx, rows []*R, d *described[R], change
 		}
 	}
 	if u.postgresRead == "" {
-		return t.each(u.Alone, answer, u.postgres, d.input(rows))
+		return t.each(u.Separate, answer, u.postgres, d.input(rows))
 	}
 	ids, err := Values[string](t, u.postgres, d.input(rows))
 	if err != nil || len(ids) == 0 {

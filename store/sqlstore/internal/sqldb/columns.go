@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// A Column is a column of a noun and where its value is: what a statement reads is scanned into it, and what
-// a statement writes is taken from it.
+// A Column connects a column with a value in Go. Reads scan the column into the value, and writes take it
+// from there.
 type Column struct {
-	// Name is the column's name, or an expression where it is only read.
+	// Name is the column's name. For reads it may be an expression.
 	Name string
-	// At points to the value, or is one of the adapters of this package.
+	// At points to the value, or is an adapter of this package.
 	At any
 }
 
-// Columns describe a noun.
+// Columns are the columns of one row of a noun.
 type Columns []Column
 
-// List names the columns as a statement does.
+// List returns the names, separated by commas.
 func (c Columns) List() string { return strings.Join(c.names(), ", ") }
 
 func (c Columns) names() []string {
@@ -35,7 +35,8 @@ func (c Columns) names() []string {
 	return names
 }
 
-// Overwrite is the SET clause of an ON CONFLICT that takes all columns but the named ones from the new row.
+// Overwrite returns the SET clause of an ON CONFLICT that takes all columns from the new row except those in
+// but.
 func (c Columns) Overwrite(but ...string) string {
 	var set []string
 	for _, name := range c.names() {
@@ -46,9 +47,10 @@ func (c Columns) Overwrite(but ...string) string {
 	return strings.Join(set, ", ")
 }
 
-// insertText is the statement that adds one row. It is made for each group of rows, so it allocates once.
+// insertText returns the statement that inserts one row. It runs for each group of rows, so it allocates the
+// text once.
 func (c Columns) insertText(table, conflict string) string {
-	const name, number = 24, 6 // about as long as a column's
+	const name, number = 24, 6 // estimated lengths of a column's name and parameter
 	text := make([]byte, 0, len(table)+len(conflict)+len(c)*(name+number)+40)
 	text = append(append(append(text, "INSERT INTO "...), table...), " ("...)
 	for i := range c {
@@ -61,7 +63,7 @@ func (c Columns) insertText(table, conflict string) string {
 	return string(append(append(text[:len(text)-2], ") "...), conflict...))
 }
 
-// at are the places of the values.
+// at returns the At of each column.
 func (c Columns) at() []any {
 	at := make([]any, len(c))
 	for i := range c {
@@ -70,14 +72,14 @@ func (c Columns) at() []any {
 	return at
 }
 
-// Insert adds one row to a table. It returns how many were added or changed: none where conflict, an ON
-// CONFLICT clause or nothing, says so.
+// Insert inserts one row into a table. conflict is an ON CONFLICT clause or empty. Insert returns the number
+// of inserted or changed rows, which is 0 after a conflict with DO NOTHING.
 func (c Columns) Insert(t *Tx, table, conflict string) (int64, error) {
 	return t.Exec(c.insertText(table, conflict), c.at()...)
 }
 
-// Update writes the columns to the rows that where picks, whose parameters are numbered from 1. It returns
-// how many those were.
+// Update sets the columns in the rows that match where, and returns their number. args are the parameters of
+// where, numbered from $1.
 func (c Columns) Update(t *Tx, table, where string, args ...any) (int64, error) {
 	set := make([]string, len(c))
 	for i := range c {
@@ -87,8 +89,8 @@ func (c Columns) Update(t *Tx, table, where string, args ...any) (int64, error) 
 		slices.Concat(args, c.at())...)
 }
 
-// A described is a row of which the columns are described. Each of many rows takes its place, so that they
-// are described once. The columns must be parts of the row itself, or a [Calc].
+// A described is a row with its columns. Many rows are copied into it one after the other, so the columns are
+// built only once. The columns must point into the row itself, or be a [Calc].
 type described[R any] struct {
 	row     *R
 	columns Columns
@@ -101,16 +103,16 @@ func describe[R any](columns func(*R) Columns) described[R] {
 	return described[R]{row, c, c.at()}
 }
 
-// key is the first column.
+// key returns the value of the first column.
 func (d *described[R]) key() string { return *d.at[0].(*string) }
 
-// scan puts what a statement returned in the place of the row.
+// scan replaces the row with a row that a statement returned.
 func (d *described[R]) scan(r Row) error {
 	*d.row = *new(R)
 	return r.Scan(d.at...)
 }
 
-// An adapter is a value that is stored as a number or a text, S, which its Go type is not.
+// An adapter stores a value of another Go type as S, a number or a text.
 type adapter[S int64 | string] struct {
 	load func(S) error
 	take func() (S, error)
@@ -120,7 +122,7 @@ type adapter[S int64 | string] struct {
 func (a *adapter[S]) Scan(value any) error {
 	stored, ok := value.(S)
 	if !ok {
-		return fmt.Errorf("a %T is stored in the place of a %T", value, stored)
+		return fmt.Errorf("the database has a %T, want a %T", value, stored)
 	}
 	return a.load(stored)
 }
@@ -128,12 +130,12 @@ func (a *adapter[S]) Scan(value any) error {
 // Value implements [driver.Valuer].
 func (a *adapter[S]) Value() (driver.Value, error) { return a.take() }
 
-// Calc is the adapter of a value that is calculated when its row is written, and is never read.
+// Calc is an adapter for a value that is calculated at each write. It cannot be read.
 func Calc[S int64 | string](value func() S) any {
 	return &adapter[S]{take: func() (S, error) { return value(), nil }}
 }
 
-// Bool is the adapter of a yes or no, which is stored as 1 or 0.
+// Bool is an adapter for a bool, stored as 1 or 0.
 func Bool(b *bool) any {
 	return &adapter[int64]{
 		func(n int64) error { *b = n != 0; return nil },
@@ -146,7 +148,7 @@ func Bool(b *bool) any {
 	}
 }
 
-// Millis is the adapter of a duration, which is stored in milliseconds.
+// Millis is an adapter for a duration, stored in milliseconds.
 func Millis(d *time.Duration) any {
 	return &adapter[int64]{
 		func(n int64) error { *d = time.Duration(n) * time.Millisecond; return nil },
@@ -154,8 +156,8 @@ func Millis(d *time.Duration) any {
 	}
 }
 
-// JSON is the adapter of a value that is stored as JSON text. What is empty is stored as empty text, which
-// leaves the value alone when it is read.
+// JSON is an adapter for a value that is stored as JSON. A zero value, an empty slice and an empty map are
+// stored as the empty text. A read of the empty text does not change the value.
 func JSON(to any) any {
 	return &adapter[string]{
 		func(text string) error {
@@ -175,7 +177,7 @@ func JSON(to any) any {
 	}
 }
 
-// Hex is the adapter of bytes that are stored as hexadecimal text.
+// Hex is an adapter for bytes, stored as hexadecimal text.
 func Hex(b *[]byte) any {
 	return &adapter[string]{
 		func(text string) (err error) { *b, err = hex.DecodeString(text); return err },

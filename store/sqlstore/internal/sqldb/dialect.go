@@ -16,27 +16,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 )
 
-// A Dialect is all in which the two databases differ once they are open.
+// A Dialect has the differences between the two databases after they are open.
 type Dialect struct {
-	// MaintenanceBatch is the most rows of one maintenance transaction.
+	// MaintenanceBatch is the largest number of rows of one maintenance transaction.
 	MaintenanceBatch int
-	// PurgeBatch is the same for one that only removes rows, and PurgeTime how long such a one is to take
-	// without its commit. On SQLite all others wait for it.
+	// PurgeBatch is the same for a transaction that only removes rows. PurgeTime is the time that such a
+	// transaction should take, without its commit. On SQLite all other writes wait for it.
 	PurgeBatch int
 	PurgeTime  time.Duration
 
 	// name is migrations.SQLite or migrations.Postgres.
 	name string
-	// words turns the text of a statement, which is PostgreSQL's, into this database's.
+	// words changes the text of a statement from PostgreSQL's SQL to that of this database.
 	words func(text string) string
-	// input writes multi-row input as a table named i, its parameters numbered from first on.
+	// input returns the text of the multi-row input as a table named i. Its parameters are numbered from
+	// first.
 	input func(first int, columns []column) string
-	// args turns the rows into the parameters that input announced.
+	// args returns the arguments for the parameters of input.
 	args func(Input) ([]any, error)
-	// planned are arguments before all others, of a statement that is to be planned for those it is given
-	// each time.
+	// planned are arguments that must come first if a statement has to be planned anew for each execution.
 	planned []any
-	// snapshot is the isolation level at which two reads of one transaction see the same state.
+	// snapshot is the isolation level at which all reads of one transaction see the same state.
 	snapshot sql.IsolationLevel
 }
 
@@ -61,7 +61,7 @@ func postgresDialect() *Dialect {
 }
 
 func postgresInput(first int, columns []column) string {
-	// It is made for each group of rows, so it allocates twice.
+	// This runs for each group of rows, so it builds the text in one buffer.
 	text := append(make([]byte, 0, 40*len(columns)+16), "unnest("...)
 	for i := range columns {
 		text = strconv.AppendInt(append(text, '$'), int64(first+i), 10)
@@ -79,8 +79,8 @@ func sqliteDialect() *Dialect {
 		name:  migrations.SQLite,
 		words: sqliteWords,
 		input: func(first int, columns []column) string {
-			// The limit keeps SQLite from folding the inner query into the outer one, where it would write
-			// each row as text again for every column that is read from it.
+			// The LIMIT prevents SQLite from merging the inner query into the outer one. Merged, it would
+			// turn each row into text again for every column that is read.
 			names := make([]string, len(columns))
 			for i := range columns {
 				names[i] = fmt.Sprintf("v ->> %d AS %s", i, columns[i].name)
@@ -96,7 +96,7 @@ func sqliteDialect() *Dialect {
 	}
 }
 
-// sqliteWords leaves out locks of rows, which a database with one writer has no words for.
+// sqliteWords removes the row locks, which SQLite does not have: it has one writer, so it needs none.
 func sqliteWords(text string) string {
 	for _, lock := range [...]string{" FOR UPDATE", " FOR SHARE", " FOR UPDATE SKIP LOCKED"} {
 		text = strings.TrimSuffix(text, lock)
@@ -104,7 +104,7 @@ func sqliteWords(text string) string {
 	return strings.ReplaceAll(text, "strpos(", "instr(")
 }
 
-// jsonRows writes the rows as a JSON array with one array for each.
+// jsonRows returns the rows as a JSON array of arrays.
 func jsonRows(in Input) ([]any, error) {
 	rows := make([][]any, in.rows)
 	for r := range rows {
@@ -117,8 +117,8 @@ func jsonRows(in Input) ([]any, error) {
 	return []any{string(text)}, err
 }
 
-// parameter returns the parameter that a text begins with behind its $: a number, i for the multi-row input,
-// or nothing.
+// parameter returns the parameter at the beginning of a text that follows a $: a number, "i" for the
+// multi-row input, or "".
 func parameter(text string) string {
 	n := 0
 	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
@@ -132,9 +132,9 @@ func parameter(text string) string {
 
 func isInName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// Statement is a text with its arguments as this database takes them. Where one of them is an [Input],
-// parameters are numbered anew in the order in which they appear: one driver goes by their numbers, the other
-// by that order.
+// Statement returns a text and its arguments in the form of this database. If an argument is an [Input], the
+// parameters are renumbered in the order of their first appearance. One driver goes by the numbers, the other
+// one by that order.
 func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 	text = d.words(text)
 	place := slices.IndexFunc(args, func(arg any) bool { _, ok := arg.(Input); return ok })
@@ -151,7 +151,7 @@ func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 	}
 	given := slices.Delete(slices.Clone(args), place, place+1)
 	ordered := make([]any, 0, len(given)+len(values))
-	numbers := make([]int, len(given)+1) // anew, by the old ones; zero: has not appeared yet
+	numbers := make([]int, len(given)+1) // new numbers by old ones; zero: not yet seen
 	input := ""
 	var out strings.Builder
 	out.Grow(len(text) + 40*len(in.columns))
@@ -172,7 +172,7 @@ func (d *Dialect) Statement(text string, args []any) (string, []any, error) {
 		}
 		n, err := strconv.Atoi(name)
 		if err != nil || n < 1 || n > len(given) {
-			return "", nil, fmt.Errorf("no argument for parameter $%s", name)
+			return "", nil, fmt.Errorf("parameter $%s has no argument", name)
 		}
 		if numbers[n] == 0 {
 			ordered = append(ordered, given[n-1])

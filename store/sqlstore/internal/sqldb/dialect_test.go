@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Parameters are numbered anew around a multi-row input, in the order in which they appear.
+// TestStatement checks that parameters around a multi-row input are renumbered in the order of their first
+// appearance.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	d := postgresDialect()
@@ -14,28 +15,30 @@ func TestStatement(t *testing.T) {
 		name, text string
 		args       []any
 		want       string
-		ordered    string // without the input's values
-		wrong      bool
+		ordered    string // the arguments in their new order
+		fails      bool
 	}{
-		{name: "no input", text: "SELECT $2, $1, $i", args: []any{1, 2}, want: "SELECT $2, $1, $i",
-			ordered: "[1 2]"},
 		{
-			name: "in the order of the text", text: "UPDATE t SET a = $2 FROM $i WHERE b = $1 AND c = $2",
+			name: "no input", text: "SELECT $2, $1, $i", args: []any{1, 2}, ordered: "[1 2]",
+			want: "SELECT $2, $1, $i",
+		},
+		{
+			name: "order of the text", text: "UPDATE t SET a = $2 FROM $i WHERE b = $1 AND c = $2",
 			args: []any{"b", "a", rows}, ordered: "[a [a b] b]",
 			want: "UPDATE t SET a = $1 FROM unnest($2::text[]) AS i (id) WHERE b = $3 AND c = $1",
 		},
 		{
-			name: "twice", text: "SELECT 1 FROM $i UNION SELECT 2 FROM $i", args: []any{rows},
+			name: "input twice", text: "SELECT 1 FROM $i UNION SELECT 2 FROM $i", args: []any{rows},
 			ordered: "[[a b]]",
 			want: "SELECT 1 FROM unnest($1::text[]) AS i (id) UNION SELECT 2 FROM unnest($1::text[]) AS " +
 				"i (id)",
 		},
-		{name: "a number too high", text: "SELECT $2 FROM $i", args: []any{1, rows}, wrong: true},
-		{name: "number zero", text: "SELECT $0 FROM $i", args: []any{1, rows}, wrong: true},
-		{name: "no parameter", text: "SELECT $id FROM $i", args: []any{1, rows}, wrong: true},
+		{name: "number too high", text: "SELECT $2 FROM $i", args: []any{1, rows}, fails: true},
+		{name: "number zero", text: "SELECT $0 FROM $i", args: []any{1, rows}, fails: true},
+		{name: "not a parameter", text: "SELECT $id FROM $i", args: []any{1, rows}, fails: true},
 	} {
 		text, ordered, err := d.Statement(c.text, c.args)
-		if (err != nil) != c.wrong || text != c.want || !c.wrong && fmt.Sprint(ordered) != c.ordered {
+		if (err != nil) != c.fails || text != c.want || !c.fails && fmt.Sprint(ordered) != c.ordered {
 			t.Errorf("%s: %q with %v, %v; want %q with %s", c.name, text, ordered, err, c.want, c.ordered)
 		}
 	}

@@ -7,16 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A groupTx is a transaction on PostgreSQL. It goes without the conversions of database/sql, and in few round
-// trips: what need not be answered at once waits, and goes with the next statement that must be, or with the
-// commit. The transaction begins with the first of them; what comes before its beginning and may stand by
-// itself is committed by itself.
+// A groupTx is a transaction on PostgreSQL. It uses pgx directly, without the conversions of database/sql. To
+// save round trips, statements whose results are not needed at once are collected in waiting. They are sent
+// with the next other statement, or with the commit. BEGIN is sent with the first statements.
 type groupTx struct {
 	conn *pgx.Conn
-	// waiting are statements that nobody has sent yet, in order. Their errors are those of whatever they go
-	// with: after the first that fails PostgreSQL does none of the rest.
+	// waiting are the statements that are not sent yet, in order. If one of them fails, PostgreSQL skips the
+	// statements after it, and the call that sent them returns the error.
 	waiting []statement
-	// begun says that BEGIN was sent.
+	// begun: BEGIN was sent.
 	begun bool
 }
 
@@ -26,7 +25,7 @@ type statement struct {
 	args  []any
 }
 
-// exec runs a statement and returns how many rows it changed.
+// exec runs a statement and returns the number of changed rows.
 func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed int64, err error) {
 	err = g.send(ctx, statement{query, args}, func(results pgx.BatchResults) error {
 		tag, err := results.Exec()
@@ -36,9 +35,9 @@ func (g *groupTx) exec(ctx context.Context, query string, args []any) (changed i
 	return changed, err
 }
 
-// each runs a statement and calls scan for every row it returns. With alone the changes of the statement may
-// be committed though the transaction fails: if it is the first, they are.
-func (g *groupTx) each(ctx context.Context, alone bool, scan func(Row) error, last statement) error {
+// each runs a statement and calls scan for every row that it returns. With separate, the first statement of a
+// transaction runs before BEGIN. So it is committed at once, and stays even if the transaction fails.
+func (g *groupTx) each(ctx context.Context, separate bool, scan func(Row) error, last statement) error {
 	read := func(results pgx.BatchResults) error {
 		rows, err := results.Query()
 		if err != nil {
@@ -52,13 +51,13 @@ func (g *groupTx) each(ctx context.Context, alone bool, scan func(Row) error, la
 		}
 		return rows.Err()
 	}
-	if alone && !g.begun && len(g.waiting) == 0 {
+	if separate && !g.begun && len(g.waiting) == 0 {
 		return g.ship(ctx, []statement{last}, read)
 	}
 	return g.send(ctx, last, read)
 }
 
-// commit ends the transaction with what waits.
+// commit sends the waiting statements and COMMIT.
 func (g *groupTx) commit(ctx context.Context) error {
 	if !g.begun && len(g.waiting) == 0 {
 		return nil
@@ -72,7 +71,7 @@ func (g *groupTx) commit(ctx context.Context) error {
 	})
 }
 
-// rollback gives the transaction up.
+// rollback drops the waiting statements and rolls the transaction back.
 func (g *groupTx) rollback(ctx context.Context) error {
 	g.waiting = nil
 	if g.conn.PgConn().TxStatus() == 'I' {
@@ -82,7 +81,7 @@ func (g *groupTx) rollback(ctx context.Context) error {
 	return err
 }
 
-// send sends what waits and the statement within the transaction, and reads the answer to the latter.
+// send sends the waiting statements and then last, within the transaction, and reads the result of last.
 func (g *groupTx) send(ctx context.Context, last statement, read func(pgx.BatchResults) error) error {
 	all := make([]statement, 0, len(g.waiting)+2)
 	if !g.begun {
@@ -93,7 +92,7 @@ func (g *groupTx) send(ctx context.Context, last statement, read func(pgx.BatchR
 	return g.ship(ctx, all, read)
 }
 
-// ship sends statements in one round trip, and reads the answer to the last.
+// ship sends statements in one round trip, and reads the result of the last one.
 func (g *groupTx) ship(ctx context.Context, all []statement, read func(pgx.BatchResults) error) (err error) {
 	var batch pgx.Batch
 	for _, s := range all {

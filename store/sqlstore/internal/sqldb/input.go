@@ -12,11 +12,11 @@ type column struct {
 	values
 }
 
-// values are those of a column, of one type.
+// values are the values of a column for all rows.
 type values interface {
-	// add appends what the described row has now.
+	// add appends the column's value in the described row.
 	add() error
-	// all is the slice of the values, at the value of one row.
+	// all returns the slice of all values. at returns the value of one row.
 	all() any
 	at(row int) any
 }
@@ -28,7 +28,7 @@ const (
 	bytesKind = "bytea"
 )
 
-// A list takes what is at a place, or what next returns if that is not nil.
+// A list is values of type V. add takes the result of next, or *place if next is nil.
 type list[V any] struct {
 	values []V
 	place  *V
@@ -48,17 +48,17 @@ func (l *list[V]) add() (err error) {
 func (l *list[V]) all() any       { return l.values }
 func (l *list[V]) at(row int) any { return l.values[row] }
 
-// listAt will have so many values, which come to one place.
+// listAt returns a list for that many rows with values from place.
 func listAt[V any](rows int, place *V) values {
 	return &list[V]{values: make([]V, 0, rows), place: place}
 }
 
-// listOf will have so many values, each of which next returns when its row is described.
+// listOf returns a list for that many rows with values from next.
 func listOf[V any](rows int, next func() (V, error)) values {
 	return &list[V]{values: make([]V, 0, rows), next: next}
 }
 
-// newColumn is a column that will have so many values.
+// newColumn returns an empty column for that many rows.
 func newColumn(c Column, rows int) (column, error) {
 	switch at := plain(c.At).(type) {
 	case *string:
@@ -81,8 +81,8 @@ func newColumn(c Column, rows int) (column, error) {
 	return column{}, fmt.Errorf("column %s: a value of type %T cannot be written", c.Name, c.At)
 }
 
-// plain is the place of a text of a type of its own as that of a string: what is of no type of its own is
-// read and written without reflection.
+// plain turns a pointer to a named string type into a *string, so the drivers need no reflection for it. It
+// returns other values unchanged.
 func plain(at any) any {
 	if v := reflect.ValueOf(at); v.Kind() == reflect.Pointer && v.Type().Elem().Kind() == reflect.String {
 		return v.Convert(reflect.TypeFor[*string]()).Interface()
@@ -90,14 +90,14 @@ func plain(at any) any {
 	return at
 }
 
-// An Input is multi-row input of a statement: an argument that stands for the table i.
+// An Input is multi-row input of a statement, passed as an argument. The statement reads it as the table i.
 type Input struct {
 	columns []column
 	rows    int
 	err     error
 }
 
-// input takes rows apart, for a statement that gets them all at once.
+// input returns the multi-row input for rows, split into columns.
 func (d *described[R]) input(rows []*R) Input {
 	in := Input{columns: make([]column, len(d.columns)), rows: len(rows)}
 	for i, c := range d.columns {
@@ -118,10 +118,10 @@ func (d *described[R]) input(rows []*R) Input {
 	return in
 }
 
-// Rows is the input that has columns of some rows.
+// Rows returns multi-row input with the columns of rows.
 func Rows[R any](rows []R, columns func(*R) Columns) Input { return RowsAt(pointers(rows), columns) }
 
-// RowsAt is [Rows] for rows that are elsewhere.
+// RowsAt is [Rows] for rows given by pointers.
 func RowsAt[R any](rows []*R, columns func(*R) Columns) Input {
 	d := describe(columns)
 	return d.input(rows)
@@ -135,13 +135,13 @@ func pointers[R any](rows []R) []*R {
 	return all
 }
 
-// Texts is input of one column.
+// Texts returns multi-row input with one text column.
 func Texts(name string, values []string) Input {
 	return Input{columns: []column{{name, textKind, &list[string]{values: append([]string{}, values...)}}},
 		rows: len(values)}
 }
 
-// Ints is input of one column.
+// Ints returns multi-row input with one integer column.
 func Ints(name string, values []int64) Input {
 	return Input{columns: []column{{name, intKind, &list[int64]{values: append([]int64{}, values...)}}},
 		rows: len(values)}

@@ -7,34 +7,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the writers count.
+// metrics are the metrics of the writers.
 type metrics struct {
-	// rows and seconds of each group, by kind: accept, stamp, result; all on SQLite.
+	// rows and seconds are the sizes and durations of groups, by kind: accept, stamp, result. On SQLite the
+	// kind is "all".
 	rows, seconds *prometheus.HistogramVec
-	// retries are transactions tried again after a transient error; errors, groups and rows refused.
+	// retries counts transactions that were tried again after a transient error. errors counts groups and
+	// rows that were refused.
 	retries, errors prometheus.Counter
 }
 
-// newMetrics registers the metrics; a second database of the same process adds to the first one's.
+// newMetrics registers the metrics. A second database in the same process shares those of the first.
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		rows: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dispatcher_sql_group_rows",
-			Help:    "Rows committed together, by kind of group.",
+			Help:    "Rows in one group commit, by kind of group.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 1000},
 		}, []string{"kind"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "dispatcher_sql_group_seconds",
-			Help:    "Time from taking a group to its commit, retries included.",
+			Help:    "Duration of a group commit, including retries.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		}, []string{"kind"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_sql_transaction_retries_total",
-			Help: "Transactions tried again after a deadlock, a busy database or a lost connection.",
+			Help: "Transactions retried after a deadlock, a busy database or a lost connection.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "dispatcher_sql_group_errors_total",
-			Help: "Groups that could not be committed, and rows that alone were refused.",
+			Help: "Groups that could not be committed, and single rows that were refused.",
 		}),
 	}
 	if r == nil {
@@ -48,7 +50,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, errors.Join(errs[:]...)
 }
 
-// register returns c, or the one that was registered before under its name.
+// register registers c. If a collector with the same name is registered, it returns that one.
 func register[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
 	err := r.Register(c)
 	if are, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {

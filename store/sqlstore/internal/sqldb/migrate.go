@@ -19,13 +19,13 @@ type Migration struct {
 	Version int64
 	Name    string
 	Applied bool
-	// AppliedAt is zero where Applied is false.
+	// AppliedAt is zero unless Applied.
 	AppliedAt time.Time
 }
 
-// Migrate brings the schema up to date, and does nothing where it is. Several processes may call it at once:
-// one migrates, the others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot
-// bring up to date.
+// Migrate applies the missing migrations. Several processes may call it at the same time: one of them
+// migrates, and the others wait for it for up to a minute. Migrate returns [ErrOtherSchema] if an applied
+// migration differs from this program's.
 func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations(func(_ *sql.DB, _ *versionTable, p *goose.Provider) error {
 		unlock, err := db.lockMigrations(ctx)
@@ -36,9 +36,8 @@ func (db *DB) Migrate(ctx context.Context) error {
 		failed, partly := errors.AsType[*goose.PartialError](err)
 		if partly {
 			applied = failed.Applied
-			err = fmt.Errorf("migration %s failed and left nothing behind; the schema is as it was before "+
-				"it, and processes that run go on; start a version whose migration is mended: %w",
-				failed.Failed.Source.Path, failed.Err)
+			err = fmt.Errorf("migration %s failed and was rolled back; running processes are not affected; "+
+				"start a version with a fixed migration: %w", failed.Failed.Source.Path, failed.Err)
 		}
 		for _, r := range applied {
 			db.logger.Info("migration applied", "version", r.Source.Version, "name", r.Source.Path, "took",
@@ -48,8 +47,8 @@ func (db *DB) Migrate(ctx context.Context) error {
 	})
 }
 
-// MigrationStatus lists all migrations that this program knows, and which of them the database has. It
-// returns [ErrOtherSchema] for a database that has one of them with other statements.
+// MigrationStatus returns all migrations that this program knows, with their state in the database. It
+// returns [ErrOtherSchema] if an applied migration differs from this program's.
 func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := db.withMigrations(func(handle *sql.DB, v *versionTable, p *goose.Provider) error {
@@ -71,8 +70,8 @@ func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// withMigrations runs fn with a handle of its own: migrations must not wait for the writers, nor they for
-// them.
+// withMigrations runs fn with a separate database handle, so that migrations and writers do not wait for each
+// other's connections.
 func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) error) (err error) {
 	handle, err := db.migrate()
 	if err != nil {
@@ -94,7 +93,7 @@ func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) er
 		goose.WithSlog(db.logger),
 	}
 	if !db.Embedded() {
-		// Asked for every second, not every five: processes start together.
+		// Try the lock every second, 60 times. The default of 5 s would delay processes that start together.
 		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60))
 		if err != nil {
 			return fmt.Errorf("migration lock: %w", err)
@@ -108,9 +107,9 @@ func (db *DB) withMigrations(fn func(*sql.DB, *versionTable, *goose.Provider) er
 	return fn(handle, table, p)
 }
 
-// lockMigrations keeps other processes from migrating the same SQLite file, by a transaction on a file beside
-// it: the file itself must stay open to the migrations' own transactions. On PostgreSQL an advisory lock does
-// this.
+// lockMigrations prevents other processes from migrating the same SQLite file. It holds a transaction on a
+// separate lock file, because the migrations need transactions on the database file. On PostgreSQL it does
+// nothing: an advisory lock (see withMigrations) has this role.
 func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err error) {
 	if db.migrateLock == "" {
 		return func() error { return nil }, nil
@@ -122,24 +121,23 @@ func (db *DB) lockMigrations(ctx context.Context) (unlock func() error, err erro
 	if err != nil {
 		return nil, fmt.Errorf("open migration lock: %w", err)
 	}
-	held, err := handle.BeginTx(ctx, nil)
+	lockTx, err := handle.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock migrations: %w", err), handle.Close())
 	}
-	return func() error { return errors.Join(held.Rollback(), handle.Close()) }, nil
+	return func() error { return errors.Join(lockTx.Rollback(), handle.Close()) }, nil
 }
 
 // migrationsTable has a row for each applied migration, and one for version 0.
 const migrationsTable = "schema_migrations"
 
-// ErrOtherSchema says that a migration was applied to the database from other statements than this program
-// has.
-var ErrOtherSchema = errors.New("the database was made by another version of dispatcher, whose schema " +
-	"differs; " +
-	"run that version, or start this one on an empty database (releases before 0.1.0 convert none)")
+// ErrOtherSchema means that an applied migration has other statements than the same migration of this
+// program.
+var ErrOtherSchema = errors.New("the database has the schema of another version of dispatcher; " +
+	"run that version, or start this one on an empty database (releases before 0.1.0 convert no schemas)")
 
-// AppliedMigrations returns the hashes of the applied migrations by their versions; nil: the database was
-// never migrated. The hash is empty where the program that applied the migration kept none.
+// AppliedMigrations returns the hashes of the applied migrations by version. It returns nil if the database
+// was never migrated. A hash is empty if an old program applied the migration without storing hashes.
 func AppliedMigrations(ctx context.Context, db Queryer, engine string) (map[int64]string, error) {
 	columns := `SELECT COUNT(*), COUNT(CASE WHEN name = 'hash' THEN 1 END) FROM pragma_table_info('` +
 		migrationsTable + `')`
@@ -149,7 +147,7 @@ func AppliedMigrations(ctx context.Context, db Queryer, engine string) (map[int6
 	}
 	var all, hashes int
 	if err := db.QueryRowContext(ctx, columns).Scan(&all, &hashes); err != nil {
-		return nil, fmt.Errorf("look for the table %s: %w", migrationsTable, err)
+		return nil, fmt.Errorf("find table %s: %w", migrationsTable, err)
 	}
 	if all == 0 {
 		return nil, nil
@@ -182,8 +180,9 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// CheckSchema returns [ErrOtherSchema] if an applied migration has another hash than that of the known ones.
-// Versions that are not known are those of a newer program, beside which this one can run.
+// CheckSchema returns [ErrOtherSchema] if the hash of an applied migration differs from that of the known
+// migration. It ignores unknown versions: they come from a newer program, and this program can run with its
+// schema.
 func CheckSchema(known []migrations.File, applied map[int64]string) error {
 	for _, m := range known {
 		if hash, ok := applied[m.Version]; ok && hash != m.Hash {
@@ -193,8 +192,8 @@ func CheckSchema(known []migrations.File, applied map[int64]string) error {
 	return nil
 }
 
-// versionTable is goose's table of applied migrations with the column hash. The hash is written in the
-// transaction of its migration.
+// versionTable is goose's table of applied migrations with an additional column for the hash. The hash is
+// written in the transaction of its migration.
 type versionTable struct {
 	database.StoreExtender
 	engine string
@@ -208,11 +207,11 @@ func newVersionTable(engine string, known []migrations.File) (*versionTable, err
 	}
 	base, err := database.NewStore(dialect, migrationsTable)
 	if err != nil {
-		return nil, fmt.Errorf("table of migrations: %w", err)
+		return nil, fmt.Errorf("open table of migrations: %w", err)
 	}
 	extended, ok := base.(database.StoreExtender)
 	if !ok {
-		return nil, fmt.Errorf("table of migrations: %T cannot tell whether it exists", base)
+		return nil, fmt.Errorf("open table of migrations: %T does not implement StoreExtender", base)
 	}
 	return &versionTable{StoreExtender: extended, engine: engine, known: known}, nil
 }
@@ -243,7 +242,8 @@ func (v *versionTable) Insert(ctx context.Context, db database.DBTxConn, r datab
 	return nil
 }
 
-// ListMigrations implements [database.Store]. Up calls it under its lock, before it applies anything.
+// ListMigrations implements [database.Store]. goose's Up calls it under the migration lock before it applies
+// a migration, so this check also protects Migrate.
 func (v *versionTable) ListMigrations(
 	ctx context.Context, db database.DBTxConn,
 ) ([]*database.ListMigrationsResult, error) {

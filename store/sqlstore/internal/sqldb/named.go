@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// Named returns what describes columns by their names, with white space between them. Each is that of a
-// field, in lower case: external_id is the field ExternalID, rate_count the field Count of Rate, and
-// "lane=LaneID" the field LaneID. The name of a table before it does not count. The field's type says how it
-// is stored: a bool as 1 or 0; a duration in milliseconds, which the column's name ends with; and what is no
-// text, number or bytes as JSON. It panics where there is no such field.
+// Named returns a function that connects columns with fields of T. names are column names, separated by white
+// space. Each column finds its field by name: external_id is the field ExternalID, and rate_count the field
+// Count of the field Rate. "lane=LaneID" names the field. A table before a column's name is ignored.
+//
+// The type of the field decides how it is stored: a bool as 1 or 0, a duration in milliseconds (the column
+// may end with _ms), a text, number or bytes as it is, and all others as JSON. Named panics if T has no such
+// field.
 func Named[T any](names string) func(*T) Columns {
 	columns := strings.Fields(names)
 	paths := make([][]int, len(columns))
@@ -36,7 +38,7 @@ func Named[T any](names string) func(*T) Columns {
 	}
 }
 
-// pathOf finds a field, or one of a field that is a struct.
+// pathOf returns the index path of a field of t, or of a field of a struct in t.
 func pathOf(t reflect.Type, name string) (path []int, found bool) {
 	f, found := t.FieldByNameFunc(func(field string) bool {
 		return strings.EqualFold(field, name) || strings.EqualFold(field+"ms", name)
@@ -56,7 +58,7 @@ func pathOf(t reflect.Type, name string) (path []int, found bool) {
 	return nil, false
 }
 
-// stored is where a field's value is, by the adapter of its type.
+// stored returns the At of a Column for a field, with the adapter for its type.
 func stored(field reflect.Value) any {
 	switch at := field.Addr().Interface().(type) {
 	case *bool:

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// connectLimit bounds making a connection.
+	// connectLimit bounds the time to open a connection.
 	connectLimit    = 2 * time.Second
 	defaultMaxConns = 20
-	// spareConns is how many connections there are at least beside the writers'.
+	// spareConns is the lowest number of connections in addition to those of the writers.
 	spareConns = 3
 )
 
-// openPostgres prepares the pools and a writer for each kind of group.
+// openPostgres creates the pools, and a writer for each kind of group. It does not connect.
 func (db *DB) openPostgres(o Options) error {
 	config, err := pgx.ParseConfig(o.URL)
 	if err != nil {
@@ -43,8 +43,8 @@ func (db *DB) openPostgres(o Options) error {
 		conns = defaultMaxConns
 	}
 	conns = max(conns, writers+spareConns)
-	db.Groups = openPool(config, writers, db.era.options(byID)...)
-	db.Pool = openPool(config, conns-writers, db.era.options(letGo)...)
+	db.Groups = openPool(config, writers, db.era.options(prepareWriter)...)
+	db.Pool = openPool(config, conns-writers, db.era.options(limitIdleTx)...)
 	db.Reads = db.Pool
 	db.migrate = func() (*sql.DB, error) { return stdlib.OpenDB(*config), nil }
 	for _, k := range o.Kinds {
@@ -53,7 +53,7 @@ func (db *DB) openPostgres(o Options) error {
 	return nil
 }
 
-// openPool makes a pool that keeps its connections while they are used now and then.
+// openPool creates a pool. Idle connections are closed after five minutes.
 func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB) *sql.DB {
 	pool := stdlib.OpenDB(*config, options...)
 	pool.SetMaxOpenConns(conns)
@@ -62,22 +62,22 @@ func openPool(config *pgx.ConnConfig, conns int, options ...stdlib.OptionOpenDB)
 	return pool
 }
 
-// letGo has the server end a session that does nothing within a transaction: a process that was stopped
-// there, or its machine, would hold the locks of its rows for as long as it is away, and every group of the
-// others that has one of them would wait in vain. Ours go on within milliseconds; 10 s are less than a claim
-// lives, so the rows are free when they are claimed again.
-func letGo(ctx context.Context, conn *pgx.Conn) error {
+// limitIdleTx makes the server end a session that is idle in a transaction for 10 s. Otherwise a stopped
+// process or machine would keep its row locks, and every group of another process with one of these rows
+// would fail. Transactions of this program are idle for milliseconds only. 10 s are shorter than a claim, so
+// the rows are unlocked before they are claimed again.
+func limitIdleTx(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "SET idle_in_transaction_session_timeout = '10s'"); err != nil {
 		return fmt.Errorf("set idle_in_transaction_session_timeout: %w", err)
 	}
 	return nil
 }
 
-// byID has a connection of a group writer find rows by their ids. All that it runs does; but plans are made
-// once, often while the tables are nearly empty, and a scan of the whole table that was cheapest then would
-// be kept until statistics change.
-func byID(ctx context.Context, conn *pgx.Conn) error {
-	if err := letGo(ctx, conn); err != nil {
+// prepareWriter makes a connection of a group writer find rows by indexes. All statements of a writer find
+// their rows by id. But PostgreSQL plans each statement once, often while the tables are nearly empty. A scan
+// of the whole table, the cheapest plan at that time, would stay in use until the statistics change.
+func prepareWriter(ctx context.Context, conn *pgx.Conn) error {
+	if err := limitIdleTx(ctx, conn); err != nil {
 		return err
 	}
 	for _, path := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
@@ -88,10 +88,10 @@ func byID(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// ByIndex makes the statements after it in this transaction find their rows by indexes. It is for purges:
-// where rows come and go by the thousand a second, PostgreSQL's statistics are out of date, and a plan that
-// is made from them may read and sort a whole table for each batch. On SQLite, whose plans do not depend on
-// statistics, it does nothing.
+// ByIndex makes the later statements of this transaction find their rows by indexes. Purges need it: with
+// thousands of new and removed rows a second, PostgreSQL's statistics are out of date, and a plan based on
+// them may read and sort a whole table for each batch. On SQLite it does nothing, because plans there do not
+// depend on statistics.
 func (t *Tx) ByIndex() error {
 	if t.lite != nil {
 		return nil
@@ -100,24 +100,24 @@ func (t *Tx) ByIndex() error {
 		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin')`)
 }
 
-// An era is the time in which connections to PostgreSQL may be used again. It ends when one of them turns out
-// to be read-only: its server has become a standby, or the setting was given for new sessions. A session
-// keeps that for as long as it lives; one that is opened anew may meet a server, or a setting, that lets it
-// write.
+// An era is a period in which the connections that were opened in it may be reused. The era ends when a
+// connection turns out to be read-only: its server has become a standby, or new sessions are read-only by a
+// setting. A session stays read-only, so all open connections are replaced. A new connection may reach a
+// server that accepts writes.
 type era struct {
 	number atomic.Int64
-	// began is when it did, in Unix nanoseconds.
+	// began is the start of the era in Unix nanoseconds.
 	began atomic.Int64
 }
 
-// eraLength is the least that an era lasts: while no session can write, reads must not open a connection
-// each.
+// eraLength is the shortest length of an era. Without it, each read would open a new connection while all
+// sessions are read-only.
 const eraLength = time.Second
 
-// eraKey is where a connection carries the era that it was opened in.
+// eraKey is the key of the era's number in the custom data of a connection.
 const eraKey = "dispatcher.era"
 
-// end makes every connection that is open now be closed when it is next wanted.
+// end begins a new era, so the pools close each older connection when they would reuse it.
 func (e *era) end() {
 	began, now := e.began.Load(), time.Now().UnixNano()
 	if now-began >= eraLength.Nanoseconds() && e.began.CompareAndSwap(began, now) {
@@ -125,7 +125,7 @@ func (e *era) end() {
 	}
 }
 
-// options have connections know their era, and prepare them.
+// options returns the options of a pool: they record the era of each new connection and prepare it.
 func (e *era) options(prepare func(context.Context, *pgx.Conn) error) []stdlib.OptionOpenDB {
 	return []stdlib.OptionOpenDB{
 		stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
@@ -134,7 +134,7 @@ func (e *era) options(prepare func(context.Context, *pgx.Conn) error) []stdlib.O
 		}),
 		stdlib.OptionResetSession(func(_ context.Context, conn *pgx.Conn) error {
 			if conn.PgConn().CustomData()[eraKey] != e.number.Load() {
-				return driver.ErrBadConn // the pool closes it and takes another
+				return driver.ErrBadConn // the pool closes it and uses another one
 			}
 			return nil
 		}),

@@ -12,19 +12,19 @@ import (
 
 // A Row is one row that a statement returned.
 type Row interface {
-	// Scan copies the row's columns to what dest points to.
+	// Scan copies the columns of the row into the values that dest points to.
 	Scan(dest ...any) error
 }
 
 // A Querier runs statements that return rows: a [Read] or a [Tx].
 type Querier interface {
-	// Each runs a statement and calls scan for every row it returns.
+	// Each runs a statement and calls scan for every row that it returns. An error of scan ends it.
 	Each(scan func(Row) error, text string, args ...any) error
 }
 
-// A Read is how one operation reads outside of a transaction that writes: each of its statements within the
-// limit, each error with the operation's name, and with store.ErrUnavailable where the database as a whole is
-// to blame.
+// A Read runs the reads of one operation outside of write transactions. Each statement has the time limit
+// Limits.Read. Each error has the operation's name, and wraps store.ErrUnavailable if the database as a whole
+// is unavailable.
 type Read struct {
 	ctx       context.Context
 	db        *DB
@@ -33,18 +33,18 @@ type Read struct {
 	planned   bool
 }
 
-// Read is how an operation reads.
+// Read returns a Read for the operation.
 func (db *DB) Read(ctx context.Context, operation string) Read {
 	return Read{ctx: ctx, db: db, from: db.Reads, operation: operation}
 }
 
-// ReadFrom is how an operation reads that has no DB. Its statements are in the database's own words, without
-// a limit.
+// ReadFrom returns a Read for an operation without a DB. Its statements must be in the SQL of the database
+// itself, and have no time limit.
 func ReadFrom(ctx context.Context, from Source, operation string) Read {
 	return Read{ctx: ctx, from: from, operation: operation}
 }
 
-// Planned has PostgreSQL plan each statement for the arguments that it is given, instead of once for all.
+// Planned makes PostgreSQL plan each statement for its arguments, instead of once for all executions.
 func (r Read) Planned() Read {
 	r.planned = true
 	return r
@@ -82,7 +82,8 @@ func (r Read) wrap(err error) error {
 	return fmt.Errorf("%s: %w", r.operation, err)
 }
 
-// Snapshot runs fn with a Read of which all statements see the same state.
+// Snapshot runs fn with a Read whose statements all see the same state. Limits.Read bounds all of them
+// together.
 func (db *DB) Snapshot(ctx context.Context, operation string, fn func(Read) error) error {
 	ctx, cancel := context.WithTimeout(ctx, db.Limits.Read)
 	defer cancel()
@@ -91,7 +92,7 @@ func (db *DB) Snapshot(ctx context.Context, operation string, fn func(Read) erro
 	if err != nil {
 		return r.wrap(err)
 	}
-	defer func() { _ = stx.Rollback() }() // It has written nothing.
+	defer func() { _ = stx.Rollback() }() // the transaction has written nothing
 	r.from = stx
 	return fn(r)
 }
@@ -106,14 +107,14 @@ func eachRow(rows *sql.Rows, scan func(Row) error) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// Select returns the rows that a noun has. The statement is "SELECT", the noun's columns and the rest.
+// Select reads rows. Its statement is "SELECT", the columns and the rest, which begins with FROM.
 func Select[T any](q Querier, columns func(*T) Columns, rest string, args ...any) ([]T, error) {
 	d := describe(columns)
 	return d.collect(q, `SELECT `+d.columns.List()+` `+rest, args)
 }
 
-// Returning returns the rows that a statement has changed. It is the text, "RETURNING" and the noun's
-// columns.
+// Returning runs a statement and returns the rows that it changed. It adds "RETURNING" and the columns to the
+// text.
 func Returning[T any](q Querier, columns func(*T) Columns, text string, args ...any) ([]T, error) {
 	d := describe(columns)
 	return d.collect(q, text+` RETURNING `+d.columns.List(), args)
@@ -129,7 +130,7 @@ func (d *described[T]) collect(q Querier, text string, args []any) ([]T, error) 
 	return found, err
 }
 
-// One is [Select] for a statement that finds one row at most.
+// One is [Select] for a statement that finds at most one row.
 func One[T any](q Querier, columns func(*T) Columns, rest string,
 	args ...any) (row T, found bool, err error) {
 	rows, err := Select(q, columns, rest, args...)
@@ -139,7 +140,8 @@ func One[T any](q Querier, columns func(*T) Columns, rest string,
 	return rows[0], true, nil
 }
 
-// Get is [One] with an error, store.ErrNotFound, that says what was not found, unless that is empty.
+// Get is [One] that returns store.ErrNotFound if there is no row. what names the missing row in the error,
+// and may be empty.
 func Get[T any](q Querier, what string, columns func(*T) Columns, rest string,
 	args ...any) (row T, err error) {
 	row, found, err := One(q, columns, rest, args...)
@@ -152,7 +154,7 @@ func Get[T any](q Querier, what string, columns func(*T) Columns, rest string,
 	return row, fmt.Errorf("%s: %w", what, store.ErrNotFound)
 }
 
-// Values returns the one column of all rows.
+// Values returns the column of all rows. The statement must have one column.
 func Values[V any](q Querier, text string, args ...any) ([]V, error) {
 	var all []V
 	err := q.Each(func(r Row) error {
@@ -164,7 +166,7 @@ func Values[V any](q Querier, text string, args ...any) ([]V, error) {
 	return all, err
 }
 
-// Value returns the one column of a statement that finds one row at most.
+// Value is [Values] for a statement that finds at most one row.
 func Value[V any](q Querier, text string, args ...any) (value V, found bool, err error) {
 	all, err := Values[V](q, text, args...)
 	if err != nil || len(all) == 0 {
@@ -179,7 +181,7 @@ func Exists(q Querier, text string, args ...any) (found bool, err error) {
 	return found, err
 }
 
-// Map returns two columns of all rows as keys and values.
+// Map returns all rows of a statement with two columns, which are the keys and the values.
 func Map[K comparable, V any](q Querier, text string, args ...any) (map[K]V, error) {
 	all := make(map[K]V)
 	err := q.Each(func(r Row) error {

@@ -1,23 +1,23 @@
-// Package sqldb is the plumbing of package sqlstore: one way to open, write and read SQLite and PostgreSQL 15
-// and later. It knows no callback, no endpoint and no other noun.
+// Package sqldb opens, writes and reads SQLite and PostgreSQL (15 and later) for package sqlstore. It knows
+// no callbacks, endpoints or other nouns.
 //
-// It guarantees that a transaction that was answered without an error is committed and synced to disk, that a
-// transient error (deadlock, serialization, lost connection) is retried, and that an error that means that
-// the database as a whole cannot commit wraps store.ErrUnavailable.
+// It guarantees:
+//   - A transaction that returned no error is committed and synced to disk.
+//   - A transaction with a transient error (deadlock, serialization, lost connection) is tried again.
+//   - An error wraps store.ErrUnavailable if the database as a whole cannot commit.
 //
 // # Statements
 //
-// A statement is one text for both databases, in the words of PostgreSQL: the dialect for SQLite leaves out
-// FOR UPDATE and FOR SHARE, and writes instr for strpos. Parameters are $1, $2 and so on. An argument of type
-// [Input] is multi-row input: "FROM $i" in the text makes it a table named i.
+// A statement has one text for both databases, in PostgreSQL's SQL. The dialect for SQLite removes FOR UPDATE
+// and FOR SHARE, and replaces strpos with instr. Parameters are $1, $2 and so on. An argument of type [Input]
+// is multi-row input: "FROM $i" in the text makes it a table named i.
 //
 // # Group commit
 //
-// What callers hand to [DB.Commit] is committed in groups: a writer takes everything that waits as soon as
-// its last commit is done, without a timer, up to 256 rows a transaction. SQLite has one writer for all
-// kinds, PostgreSQL one or more for each. A group that is refused for good is halved until the bad row stands
-// alone. A caller that gives up leaves its group alone: what it asked for may still be committed. See
-// writer.go.
+// A writer commits the entries of [DB.Commit] in groups. After each commit it takes all waiting entries, at
+// most 256 rows a transaction. There is no timer. SQLite has one writer for all kinds. PostgreSQL has one or
+// more for each kind. If a group has a permanent error, the writer halves it until the bad row is found. If a
+// caller stops waiting, its entries may still be committed. See writer.go.
 package sqldb
 
 import (
@@ -34,51 +34,52 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 )
 
-// Limits are how long calls of a DB may take.
+// Limits bound the time of calls of a DB.
 type Limits struct {
-	// Queue bounds how long a call waits for its group to begin.
+	// Queue bounds the wait of a Commit until its group begins.
 	Queue time.Duration
-	// Read bounds every read: a list that takes longer is refused rather than starving the others.
+	// Read bounds every read. A list that takes longer fails, so that it does not starve other reads.
 	Read time.Duration
-	// Commit bounds one change, and, with rowLimit for each of its rows, one group, its retries included: a
-	// database behind a network that does not answer is given up by then.
+	// Commit bounds one change, and one group together with rowLimit for each row, both including retries. So
+	// a call ends even if the network to the database does not answer.
 	Commit time.Duration
 }
 
 const (
-	// defaultLimit is each of the limits.
+	// defaultLimit is the default of each of the Limits.
 	defaultLimit = 2 * time.Second
 	rowLimit     = 5 * time.Millisecond
-	// embeddedLimit bounds the same on SQLite, where slow means a slow disk under a large batch.
+	// embeddedLimit replaces Limits.Commit on SQLite, where only a slow disk makes a large batch slow.
 	embeddedLimit = 30 * time.Second
 	// maintenanceLimit bounds one maintenance transaction.
 	maintenanceLimit = 30 * time.Second
 )
 
-// A Kind is a kind of group. Groups of one kind are committed one after the other, except that up to Parallel
-// full ones are committed at a time. SQLite has one writer for all kinds.
+// A Kind is a kind of group. PostgreSQL commits the groups of one kind one after the other, except that up to
+// Parallel full groups are committed at the same time. SQLite has one writer for all kinds.
 type Kind struct {
 	Name     string
 	Parallel int
 }
 
-// Options say what to open.
+// Options are the options of Open.
 type Options struct {
-	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". A missing SQLite file, and its directory, are
-	// made.
+	// URL is "postgres://…", "postgresql://…" or "sqlite:PATH". Open creates a missing SQLite file and its
+	// directory.
 	URL string
-	// MaxConns is the most connections to PostgreSQL; zero means 20. It is never less than one for each
-	// writer and three more. SQLite ignores it.
+	// MaxConns is the largest number of connections to PostgreSQL. Zero means 20. There are always enough for
+	// the writers and three more. SQLite ignores it.
 	MaxConns int
-	// Logger gets what no caller can be told; nil: nothing is logged.
+	// Logger gets messages that no caller's error contains. Nil: no logs.
 	Logger *slog.Logger
-	// Registerer gets the metrics; nil: they are not exported.
+	// Registerer gets the metrics. Nil: they are not exported.
 	Registerer prometheus.Registerer
 	// Kinds are the kinds of group.
 	Kinds []Kind
 	// Apply writes the entries of a group.
 	Apply func(*Tx, []Entry) error
-	// Refuse answers an entry that alone makes its transaction fail. It may use a transaction of its own.
+	// Refuse handles an entry whose own transaction failed with err. It must answer the entry's caller, and
+	// may run a transaction with transact.
 	Refuse func(e Entry, err error, transact func(func(*Tx) error) error)
 }
 
@@ -86,9 +87,9 @@ type Options struct {
 type DB struct {
 	Dialect *Dialect
 	Limits  Limits
-	// On PostgreSQL Groups has the writers' connections, which no other call can use up, and Pool those of
-	// all other writes; on SQLite both are nil, and lite writes. Reads has the connections of reads; on
-	// PostgreSQL it is Pool.
+	// On PostgreSQL, Groups has the connections of the writers, which other calls cannot use up. Pool has the
+	// connections of all other writes and of the reads, so Reads is Pool. On SQLite, Groups and Pool are nil,
+	// lite writes, and Reads has the connections of the reads.
 	Groups, Pool, Reads *sql.DB
 	lite                lite
 
@@ -97,17 +98,17 @@ type DB struct {
 	era     era
 	apply   func(*Tx, []Entry) error
 	refuse  func(Entry, error, func(func(*Tx) error) error)
-	// migrate opens a handle apart for migrations.
+	// migrate opens a separate handle for migrations.
 	migrate func() (*sql.DB, error)
-	// migrateLock is a file that is locked while SQLite is migrated; empty on PostgreSQL.
+	// migrateLock is the path of the lock file for migrations of SQLite, empty on PostgreSQL.
 	migrateLock string
 
 	writers map[string]*writer
 	running sync.WaitGroup
 }
 
-// Open opens the database and starts its writers. It does not migrate. Opening PostgreSQL needs no server
-// yet: until there is one, calls return store.ErrUnavailable. Close ends it.
+// Open opens the database and starts its writers. It does not migrate. It does not connect to PostgreSQL:
+// calls return store.ErrUnavailable while the server is unreachable. The caller must call Close.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -126,7 +127,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	case strings.HasPrefix(o.URL, "sqlite:"):
 		err = db.openSQLite(ctx, strings.TrimPrefix(o.URL, "sqlite:"), o.Kinds)
 	default:
-		err = errors.New("database URL must begin with postgres:// or be sqlite:PATH")
+		err = errors.New("database URL must be postgres://… or sqlite:PATH")
 	}
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// addWriter makes a writer and runs it in so many goroutines.
+// addWriter creates a writer and runs it in that many goroutines.
 func (db *DB) addWriter(kind string, goroutines int) *writer {
 	w := &writer{db: db, kind: kind, wake: make(chan struct{}, 1)}
 	for range goroutines {
@@ -143,7 +144,7 @@ func (db *DB) addWriter(kind string, goroutines int) *writer {
 	return w
 }
 
-// Close commits what waits, ends the writers and closes the database. Calls that come later get
+// Close commits all waiting calls, ends the writers and closes the database. Later writes return
 // store.ErrUnavailable.
 func (db *DB) Close() error {
 	for _, w := range db.writers {
@@ -156,18 +157,18 @@ func (db *DB) Close() error {
 	return errors.Join(db.Reads.Close(), db.Groups.Close())
 }
 
-// Embedded reports whether one process owns the database.
+// Embedded reports whether the database is SQLite, which one process owns.
 func (db *DB) Embedded() bool { return db.Dialect.name == migrations.SQLite }
 
 // Busy reports whether rows wait for a writer.
 func (db *DB) Busy() bool {
 	for _, w := range db.writers {
-		if w.waits() {
+		if w.hasWaiting() {
 			return true
 		}
 	}
 	return false
 }
 
-// CountRefused counts a row that alone was refused.
+// CountRefused counts a refused row in the metrics.
 func (db *DB) CountRefused() { db.metrics.errors.Inc() }

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// liteBusyWait is how long a statement waits for another process that holds SQLite's lock: a backup, a
+	// liteBusyWait bounds the wait for another process that holds SQLite's lock, such as a backup or a
 	// migration.
 	liteBusyWait = 5 * time.Second
-	// liteCheckpointPages is with how many pages in the log they are copied to the file: 32 MiB. Rows are
-	// written three times within seconds (accept, stamp, result), so a page that waits is copied once for all
-	// of them.
+	// liteCheckpointPages is the number of pages in the log (32 MiB) at which they are copied to the file. A
+	// row is written three times within seconds (accept, stamp, result). So a large log copies its page once
+	// instead of three times.
 	liteCheckpointPages = 8000
-	// litePageCache is how much of the file the writer keeps in memory, in KiB. A commit that has split a
-	// page walks through all of the cache, so that more is not better: what is not in it, the system has.
+	// litePageCache is the size of the writer's page cache in KiB. It is small because a commit that splits a
+	// page scans the whole cache. The operating system caches the other pages.
 	litePageCache = 4 << 10
-	// sqliteReaders is how many connections read.
+	// sqliteReaders is the number of connections for reads.
 	sqliteReaders = 4
 )
 
-// A lite is SQLite's one writing connection. It is driven without database/sql, whose locks, copies and
-// conversions cost more for a row than SQLite itself. Only the writer's goroutine may use it, but for close,
-// after that has ended.
+// A lite is the only writing connection to SQLite. It does not use database/sql, whose locks, copies and
+// conversions cost more for a row than SQLite itself. Only the writer's goroutine may use it. After that
+// goroutine has ended, DB.Close calls close.
 type lite struct {
 	path   string
 	conn   *sqlite.Conn
@@ -42,7 +42,7 @@ type lite struct {
 	writer *writer
 }
 
-// openSQLite makes the file if it is missing, and opens one connection that writes and some that read.
+// openSQLite creates the file if it is missing, and opens the connections. They all use the WAL.
 func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
 	if path == "" || path == ":memory:" {
 		return errors.New("database URL sqlite: needs the path of a file")
@@ -55,7 +55,7 @@ func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
 		return sqliteDSN(path, append([]string{"busy_timeout(5000)", "journal_mode(WAL)",
 			"synchronous(FULL)"}, pragmas...)...)
 	}
-	// The writer turns the file to WAL, before any reader could find it otherwise.
+	// The writer must connect first: it switches the file to WAL before a reader opens it.
 	db.lite.path = path
 	if err := db.lite.open(ctx); err != nil {
 		return err
@@ -77,26 +77,26 @@ func (db *DB) openSQLite(ctx context.Context, path string, kinds []Kind) error {
 	return nil
 }
 
-// sqliteDSN names a file and what every connection to it begins with.
+// sqliteDSN returns the data source name of a file. The pragmas run at the start of each connection.
 func sqliteDSN(path string, pragmas ...string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{"_pragma": pragmas}.Encode()
 }
 
-// createPrivate makes the file, readable by its owner only, if it is missing. SQLite gives the files beside
-// it the same mode.
+// createPrivate creates the file, readable only by its owner, if it is missing. SQLite uses the same mode for
+// its other files, such as the WAL.
 func createPrivate(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("make database directory: %w", err)
+		return fmt.Errorf("create database directory: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("make database file: %w", err)
+		return fmt.Errorf("create database file: %w", err)
 	}
 	return f.Close()
 }
 
-// open connects, if that is not done, and tries again while another process does the same: the lock that
-// turns a file to WAL does not wait for its holder as all others do.
+// open connects unless the connection is open. It retries, because two processes may connect at the same
+// time: SQLite's busy timeout does not apply to the lock for the switch to WAL.
 func (l *lite) open(ctx context.Context) error {
 	if l.conn != nil {
 		return nil
@@ -126,8 +126,8 @@ func (l *lite) connect() error {
 	conn.SetBusyTimeout(liteBusyWait)
 	for _, pragma := range []string{
 		"synchronous = FULL",
-		// What a statement sets aside to undo itself is a few rows, and must not need a file: there may be no
-		// descriptor left.
+		// The statement journal has only a few rows. In memory it needs no file descriptor, of which none may
+		// be left.
 		"temp_store = MEMORY",
 		"wal_autocheckpoint = " + strconv.Itoa(liteCheckpointPages),
 		"cache_size = -" + strconv.Itoa(litePageCache),
@@ -139,7 +139,7 @@ func (l *lite) connect() error {
 	return nil
 }
 
-// close ends the connection; a later open makes another.
+// close closes the connection. A later open connects again.
 func (l *lite) close() error {
 	if l.conn == nil {
 		return nil
@@ -153,7 +153,8 @@ func (l *lite) close() error {
 	return err
 }
 
-// once runs fn in one transaction that ends with ctx.
+// once runs fn in one transaction. The end of ctx interrupts it. After an error it rolls back. If the
+// connection may be broken, once closes it, and the next call opens a new one.
 func (l *lite) once(ctx context.Context, fn func() error) error {
 	if err := l.open(ctx); err != nil {
 		return err
@@ -180,27 +181,26 @@ func (l *lite) once(ctx context.Context, fn func() error) error {
 			err = errors.Join(err, fmt.Errorf("roll back: %w", rerr))
 		}
 	}
-	if spoilt(err) || !l.conn.AutocommitEnabled() {
+	if mustReconnect(err) || !l.conn.AutocommitEnabled() {
 		err = errors.Join(err, l.close())
 	}
 	return err
 }
 
-// spoilt says that a connection may have met a file that is gone, replaced or damaged: another connection can
-// find out.
-func spoilt(err error) bool {
+// mustReconnect reports whether the error may mean that the file is missing, replaced or damaged. A new
+// connection opens the file again.
+func mustReconnect(err error) bool {
 	if e, ok := errors.AsType[*liteError](err); ok {
 		switch e.code & 0xff {
 		case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN,
-			sqlite3.SQLITE_READONLY,
-			sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_MISUSE:
+			sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_MISUSE:
 			return true
 		}
 	}
 	return false
 }
 
-// run executes a statement without parameters and drops what it returns.
+// run executes a statement without parameters and ignores its rows.
 func (l *lite) run(query string) error {
 	s, err := l.prepare(query)
 	if err != nil {
@@ -219,13 +219,13 @@ func (l *lite) bound(query string, args []any) (*liteStmt, error) {
 	return s, s.bind(args)
 }
 
-// prepare returns the statement, compiled at its first use. There are a few dozen texts; callers make none of
-// their own.
+// prepare returns the compiled statement. It compiles each text once and keeps it: the program has a few
+// dozen texts, none of which contains data.
 func (l *lite) prepare(query string) (*liteStmt, error) {
 	return l.prepareAs(query, func() string { return query })
 }
 
-// prepareAs is prepare for a text that is made at the first use of its name.
+// prepareAs is prepare with a name as the key. It calls text only to compile the statement.
 func (l *lite) prepareAs(name string, text func() string) (*liteStmt, error) {
 	if s := l.stmts[name]; s != nil {
 		return s, nil
@@ -239,7 +239,7 @@ func (l *lite) prepareAs(name string, text func() string) (*liteStmt, error) {
 	}
 	s := &liteStmt{conn: l.conn, stmt: stmt, params: make([]int, stmt.BindParamCount())}
 	for i := range s.params {
-		// SQLite numbers $N by where it first stands; N is what the arguments go by.
+		// SQLite numbers parameters by first appearance. The N of $N is the number of the argument.
 		param := stmt.BindParamName(i + 1)
 		n, err := strconv.Atoi(param[min(1, len(param)):])
 		if err != nil || n < 1 {
@@ -255,7 +255,7 @@ func (l *lite) prepareAs(name string, text func() string) (*liteStmt, error) {
 type liteStmt struct {
 	conn *sqlite.Conn
 	stmt *sqlite.Stmt
-	// params says for each of SQLite's parameters which argument it is, from 0.
+	// params has the index of the argument for each of SQLite's parameters.
 	params []int
 }
 
@@ -263,7 +263,7 @@ type liteStmt struct {
 func (s *liteStmt) bind(args []any) error {
 	for i, n := range s.params {
 		if n >= len(args) {
-			return fmt.Errorf("no argument for parameter $%d", n+1)
+			return fmt.Errorf("parameter $%d has no argument", n+1)
 		}
 		if err := s.bindOne(i+1, args[n]); err != nil {
 			return err
@@ -329,7 +329,7 @@ func (s *liteStmt) bindOne(param int, arg any) error {
 	return nil
 }
 
-// exec runs the statement as it was bound, and returns how many rows it changed.
+// exec runs the bound statement and returns the number of changed rows.
 func (s *liteStmt) exec() (int64, error) {
 	err := s.each(nil)
 	if err != nil {
@@ -338,12 +338,12 @@ func (s *liteStmt) exec() (int64, error) {
 	return int64(s.conn.Changes()), nil
 }
 
-// each runs the statement as it was bound and calls scan, if it is not nil, for every row it returns.
+// each runs the bound statement, and calls scan, unless nil, for every row that it returns.
 func (s *liteStmt) each(scan func(Row) error) error {
 	for {
 		row, err := s.stmt.Step()
 		if err != nil {
-			// The step has said what is wrong; the reset repeats it.
+			// Reset returns the error of Step again.
 			_ = s.stmt.Reset()
 			return liteErr(err)
 		}
@@ -359,10 +359,10 @@ func (s *liteStmt) each(scan func(Row) error) error {
 	}
 }
 
-// A liteRow is the row that a statement stands on.
+// A liteRow is the current row of a statement.
 type liteRow struct{ stmt *sqlite.Stmt }
 
-// Scan copies the columns, as database/sql would, for the types that are used here.
+// Scan copies the columns as database/sql does, for the types that this package uses.
 func (r liteRow) Scan(dest ...any) error {
 	if n := r.stmt.ColumnCount(); n != len(dest) {
 		return fmt.Errorf("%d columns for %d destinations", n, len(dest))
@@ -420,19 +420,19 @@ func (r liteRow) column(i int, dest any) error {
 	return nil
 }
 
-// A liteError is what SQLite said, with its code.
+// A liteError is an error of SQLite with its result code.
 type liteError struct {
 	code int
 	err  error
 }
 
-// Error returns the text.
+// Error returns the text of SQLite's error.
 func (e *liteError) Error() string { return e.err.Error() }
 
-// Unwrap returns the cause.
+// Unwrap returns SQLite's error.
 func (e *liteError) Unwrap() error { return e.err }
 
-// liteErr gives an error of SQLite's its code; nil stays nil.
+// liteErr adds the result code to an error of SQLite. It returns nil for nil.
 func liteErr(err error) error {
 	if err == nil {
 		return nil

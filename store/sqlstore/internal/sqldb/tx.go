@@ -14,28 +14,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// maxTries is how often a transaction is tried in all while its error is transient.
+// maxTries is the number of tries of a transaction with transient errors.
 const maxTries = 5
 
-// A Tx is one write transaction.
+// A Tx is one try of a write transaction.
 type Tx struct {
-	// Again says that an earlier try of the same transaction may have been committed although its reply was
-	// lost.
-	Again bool
+	// MayBeCommitted: an earlier try of the same transaction may have been committed, because the connection
+	// was lost before the reply to its COMMIT. The transaction must not apply its changes twice.
+	MayBeCommitted bool
 
 	ctx context.Context
 	db  *DB
-	// One of them is set: group is a transaction on PostgreSQL, lite the connection on SQLite.
+	// One of them is set: group on PostgreSQL, lite on SQLite.
 	group *groupTx
 	lite  *lite
-	// committed is called after the commit.
+	// committed are the functions of OnCommit.
 	committed []func()
 }
 
-// OnCommit has fn called after the commit, if that succeeds.
+// OnCommit adds a function that transact calls after a successful commit.
 func (t *Tx) OnCommit(fn func()) { t.committed = append(t.committed, fn) }
 
-// Exec runs a statement and returns how many rows it changed.
+// Exec runs a statement and returns the number of changed rows.
 func (t *Tx) Exec(text string, args ...any) (int64, error) {
 	text, args, err := t.db.Dialect.Statement(text, args)
 	if err != nil {
@@ -51,8 +51,8 @@ func (t *Tx) Exec(text string, args ...any) (int64, error) {
 	return t.group.exec(t.ctx, text, args)
 }
 
-// Later runs a statement at the latest with the commit: its error may be that of a statement after it, or of
-// the commit.
+// Later runs a statement whose result is not needed. On PostgreSQL it is sent with the next statement or with
+// the commit, which saves a round trip. That call then returns its error.
 func (t *Tx) Later(text string, args ...any) error {
 	if t.group == nil {
 		_, err := t.Exec(text, args...)
@@ -70,8 +70,9 @@ func (t *Tx) Each(scan func(Row) error, text string, args ...any) error {
 	return t.each(false, scan, text, args...)
 }
 
-// each is Each; alone says that the changes of the statement may be committed though the transaction fails.
-func (t *Tx) each(alone bool, scan func(Row) error, text string, args ...any) error {
+// each is Each. With separate, PostgreSQL may commit the statement before the rest of the transaction (see
+// BulkUpdate.Separate).
+func (t *Tx) each(separate bool, scan func(Row) error, text string, args ...any) error {
 	text, args, err := t.db.Dialect.Statement(text, args)
 	if err != nil {
 		return err
@@ -83,37 +84,41 @@ func (t *Tx) each(alone bool, scan func(Row) error, text string, args ...any) er
 		}
 		return s.each(scan)
 	}
-	return t.group.each(t.ctx, alone, scan, statement{text, args})
+	return t.group.each(t.ctx, separate, scan, statement{text, args})
 }
 
-// Change runs fn in a transaction of its own, on SQLite by way of the writer.
+// Change runs fn in a transaction that is not part of a group. On SQLite the writer runs it between groups.
 func (db *DB) Change(ctx context.Context, fn func(*Tx) error) error {
-	return db.alone(ctx, false, db.groupLimit(0), fn)
+	return db.changeWithin(ctx, false, db.groupLimit(0), fn)
 }
 
-// ChangeLong is Change for one that may take as long as maintenance.
+// ChangeLong is Change with the time limit of maintenance.
 func (db *DB) ChangeLong(ctx context.Context, fn func(*Tx) error) error {
-	return db.alone(ctx, false, maintenanceLimit, fn)
+	return db.changeWithin(ctx, false, maintenanceLimit, fn)
 }
 
-// Maintain is Change for writes that can wait until nothing else does.
+// Maintain is ChangeLong for maintenance: on SQLite, groups and changes go first (see writer.runSingle).
 func (db *DB) Maintain(ctx context.Context, fn func(*Tx) error) error {
-	return db.alone(ctx, true, maintenanceLimit, fn)
+	return db.changeWithin(ctx, true, maintenanceLimit, fn)
 }
 
-func (db *DB) alone(ctx context.Context, idle bool, limit time.Duration, fn func(*Tx) error) error {
+// changeWithin runs fn in a transaction with a time limit. On SQLite a started transaction runs to its end
+// even if ctx ends.
+func (db *DB) changeWithin(
+	ctx context.Context, maintenance bool, limit time.Duration, fn func(*Tx) error,
+) error {
 	if !db.Embedded() {
 		return db.transact(ctx, db.Pool, limit, fn)
 	}
-	return db.lite.writer.do(ctx, idle, func() error {
+	return db.lite.writer.runSingle(ctx, maintenance, func() error {
 		if err := ctx.Err(); err != nil {
-			return err // The caller has gone; nothing would read what fn finds.
+			return err // the caller does not wait any more
 		}
 		return db.transact(context.WithoutCancel(ctx), db.Pool, limit, fn)
 	})
 }
 
-// groupLimit is how long a transaction over that many rows may take.
+// groupLimit returns the time limit of a transaction over that many rows.
 func (db *DB) groupLimit(rows int) time.Duration {
 	if db.Embedded() {
 		return embeddedLimit
@@ -121,14 +126,15 @@ func (db *DB) groupLimit(rows int) time.Duration {
 	return db.Limits.Commit + time.Duration(rows)*rowLimit
 }
 
-// transact runs fn in a transaction, up to maxTries times while its error is transient. Errors that mean that
-// nothing can be committed wrap store.ErrUnavailable. On SQLite only the writer may call it.
+// transact runs fn in a transaction. After a transient error it tries again, up to maxTries times in all and
+// within the limit. Its error wraps store.ErrUnavailable if the database cannot commit. On SQLite only the
+// writer's goroutine may call it.
 func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, fn func(*Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	again := false
+	mayBeCommitted := false
 	for try := 1; ; try++ {
-		t := &Tx{ctx: ctx, db: db, Again: again}
+		t := &Tx{ctx: ctx, db: db, MayBeCommitted: mayBeCommitted}
 		err := t.once(pool, func() error { return fn(t) })
 		if err == nil {
 			for _, committed := range t.committed {
@@ -145,7 +151,7 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 			}
 			return err
 		}
-		again = again || disconnected(err)
+		mayBeCommitted = mayBeCommitted || disconnected(err)
 		db.metrics.retries.Inc()
 		pause := time.NewTimer(time.Duration(try*try)*5*time.Millisecond + rand.N(5*time.Millisecond))
 		select {
@@ -156,7 +162,7 @@ func (db *DB) transact(ctx context.Context, pool *sql.DB, limit time.Duration, f
 	}
 }
 
-// once runs fn in one transaction.
+// once runs one try of a transaction.
 func (t *Tx) once(pool *sql.DB, run func() error) error {
 	if t.db.Embedded() {
 		t.lite = &t.db.lite
@@ -167,7 +173,7 @@ func (t *Tx) once(pool *sql.DB, run func() error) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	err = conn.Raw(func(driverConn any) error {
-		t.group = &groupTx{conn: driverConn.(*stdlib.Conn).Conn()} // openPool knows no other driver
+		t.group = &groupTx{conn: driverConn.(*stdlib.Conn).Conn()} // openPool uses no other driver
 		err := run()
 		if err == nil {
 			err = t.group.commit(t.ctx)
@@ -183,10 +189,11 @@ func (t *Tx) once(pool *sql.DB, run func() error) error {
 		}
 		return err
 	})
-	// A connection that is broken is not taken back by the pool; how the transaction ended was said before.
-	if cerr := conn.Close(); cerr != nil && err == nil && !errors.Is(cerr, driver.ErrBadConn) &&
-		!errors.Is(cerr, sql.ErrConnDone) {
-		err = fmt.Errorf("give back connection: %w", cerr)
+	cerr := conn.Close()
+	// The pool refuses a broken connection with one of these errors. The result of the transaction is in err.
+	refused := errors.Is(cerr, driver.ErrBadConn) || errors.Is(cerr, sql.ErrConnDone)
+	if cerr != nil && !refused && err == nil {
+		err = fmt.Errorf("return connection to the pool: %w", cerr)
 	}
 	return err
 }

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// groupRows is how many rows a group gathers. One call with more is a group of its own.
+	// groupRows is the largest number of rows of a group. A single call with more rows is a group too.
 	groupRows = 256
-	// queueRows bounds what waits for a writer. Beyond it calls are refused at once: they would only wait in
-	// vain.
+	// queueRows bounds the rows that wait for a writer. Further calls are refused at once, because they would
+	// reach the limit of their wait anyway.
 	queueRows = 20_000
-	// idleWait is how long a maintenance write lets others pass at most.
-	idleWait = 2 * time.Second
+	// maintenanceWait is the longest time for which groups and changes go before a maintenance transaction.
+	maintenanceWait = 2 * time.Second
 )
 
 // An Entry is one row of a group.
 type Entry interface {
-	// Fail tells the row's caller why this row alone was not committed.
+	// Fail records the error of this row, for its caller. The other rows of the call may be committed.
 	Fail(err error)
 }
 
-// A call is what one caller waits for: entries that are committed together, or a transaction that is not
-// grouped, a change or maintenance. Only SQLite sends those through its writer.
+// A call is one caller's request: entries for a group, or a single transaction (a change or maintenance).
+// Only SQLite runs single transactions in the writer.
 type call struct {
 	entries []Entry
 	run     func() error
@@ -44,7 +44,7 @@ func (c *call) answer(err error) {
 	close(c.done)
 }
 
-// A queue has the calls that wait.
+// A queue is a list of waiting calls.
 type queue []*call
 
 func (q *queue) take() *call {
@@ -53,9 +53,9 @@ func (q *queue) take() *call {
 	return c
 }
 
-// A writer commits groups: one after the other, but that where it runs in more than one goroutine a group
-// that is full does not wait for the one before it. What would not fill one waits, for it is committed at
-// less cost with what gathers meanwhile.
+// A writer commits groups. While a group is being committed, the next one starts only if it is full and
+// another goroutine of the writer is free. A smaller group waits: more rows may arrive, and one larger commit
+// costs less than two.
 type writer struct {
 	db   *DB
 	kind string
@@ -63,18 +63,18 @@ type writer struct {
 
 	mu    sync.Mutex
 	calls queue
-	rows  int // of calls
-	// under is how many groups are being committed.
-	under int
-	// singles and idle are transactions of their own; those in idle let others pass.
-	singles, idle queue
-	// credit is for how long maintenance may go first although groups wait: groups have had as much more than
-	// it.
-	credit time.Duration
-	closed bool
+	rows  int // in calls
+	// committing is the number of groups that are being committed.
+	committing int
+	// singles and maintenance are single transactions. Groups and singles go before maintenance.
+	singles, maintenance queue
+	// maintenanceBudget is the time for which maintenance may go before waiting groups. It is the time of
+	// groups minus the time of maintenance, within ± maxMaintenanceBudget.
+	maintenanceBudget time.Duration
+	closed            bool
 }
 
-// enqueue has a call wait in one of the queues, or refuses it.
+// enqueue adds a call to a queue of the writer, or refuses it if the writer is closed or the queue is full.
 func (w *writer) enqueue(q *queue, c *call) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *writer) enqueue(q *queue, c *call) error {
 	case w.closed:
 		return fmt.Errorf("%w: closed", store.ErrUnavailable)
 	case w.rows+len(c.entries) > queueRows && w.rows > 0 && len(c.entries) > 0:
-		return fmt.Errorf("%w: %d rows wait already", store.ErrUnavailable, w.rows)
+		return fmt.Errorf("%w: the queue is full with %d rows", store.ErrUnavailable, w.rows)
 	}
 	c.since, c.done = time.Now(), make(chan struct{})
 	*q = append(*q, c)
@@ -91,7 +91,8 @@ func (w *writer) enqueue(q *queue, c *call) error {
 	return nil
 }
 
-// leave takes a call out of its queue and says whether it was still there.
+// leave removes a call from its queue. It returns false if the call is not in the queue any more, because the
+// writer has taken it.
 func (w *writer) leave(q *queue, c *call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,9 +105,9 @@ func (w *writer) leave(q *queue, c *call) bool {
 	return true
 }
 
-// Commit hands the entries to the writer of their kind and waits until they are committed or refused. A
-// caller whose context ends, or that has waited too long for its turn, is taken out of the queue; once its
-// group runs, only its wait ends.
+// Commit passes the entries to the writer of their kind, and waits until they are committed or refused. If
+// ctx ends, or the wait for a group reaches Limits.Queue, the call leaves the queue. If ctx ends after the
+// group has begun, Commit returns, but the entries may still be committed.
 func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
 	w := db.writers[kind]
 	if len(entries) == 0 {
@@ -130,18 +131,18 @@ func (db *DB) Commit(ctx context.Context, kind string, entries []Entry) error {
 			return ctx.Err()
 		case <-timeout.C:
 			if w.leave(&w.calls, c) {
-				return fmt.Errorf("%w: waited %s for a turn", store.ErrUnavailable, db.Limits.Queue)
+				return fmt.Errorf("%w: waited %s in the queue", store.ErrUnavailable, db.Limits.Queue)
 			}
 		}
 	}
 }
 
-// do runs a transaction of its own between groups and waits for it. With idle it lets groups and changes pass
-// first: until none waits, or groups have had more time than such transactions, or idleWait is over.
-func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
+// runSingle runs a single transaction between groups and waits for it. A maintenance transaction lets groups
+// and changes go first, until none waits, or maintenanceWait is over, or the maintenanceBudget is positive.
+func (w *writer) runSingle(ctx context.Context, maintenance bool, run func() error) error {
 	q, c := &w.singles, &call{run: run}
-	if idle {
-		q = &w.idle
+	if maintenance {
+		q = &w.maintenance
 	}
 	if err := w.enqueue(q, c); err != nil {
 		return err
@@ -152,11 +153,12 @@ func (w *writer) do(ctx context.Context, idle bool, run func() error) error {
 		if w.leave(q, c) {
 			return ctx.Err()
 		}
-		<-c.done // It runs, and it writes to what its caller reads.
+		<-c.done // the transaction is running, and writes to variables of its caller
 	}
 	return c.err
 }
 
+// signal wakes one goroutine of the writer.
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -164,7 +166,7 @@ func (w *writer) signal() {
 	}
 }
 
-// close lets what waits be committed and ends run.
+// close ends the writer's goroutines after all waiting calls are committed.
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
@@ -172,41 +174,43 @@ func (w *writer) close() {
 	w.signal()
 }
 
-// run commits until the writer is closed and nothing waits.
+// run is the writer's goroutine. It ends when the writer is closed and no call waits.
 func (w *writer) run() {
 	for {
-		group, one, idle, end := w.next()
+		group, single, maintenance, end := w.next()
 		switch {
 		case len(group) > 0:
 			began := time.Now()
 			w.commitGroup(group)
 			w.committed(time.Since(began))
-			runtime.Gosched() // the next group is larger if callers that were just answered run before it
+			runtime.Gosched() // the answered callers run first and may add rows to the next group
 		case end:
-			w.signal() // the next goroutine ends, too
+			w.signal() // so that the writer's next goroutine ends too
 			return
-		case one == nil:
+		case single == nil:
 			<-w.wake
 		}
-		if one != nil {
+		if single != nil {
 			began := time.Now()
-			one.answer(one.run())
-			if idle {
+			single.answer(single.run())
+			if maintenance {
 				w.spend(time.Since(began))
 			}
 		}
 	}
 }
 
-// next takes a group, and one transaction of its own that is to run after it, and says whether that is idle.
-func (w *writer) next() (group queue, one *call, idle, end bool) {
+// next removes the next work from the queues: a group, and a single transaction to run after it. Either may
+// be missing. maintenance is the kind of the single transaction. end means that the writer is closed and no
+// call waits.
+func (w *writer) next() (group queue, single *call, maintenance, end bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.under > 0 && w.rows < groupRows {
+	if w.committing > 0 && w.rows < groupRows {
 		return nil, nil, false, w.closed && w.rows == 0
 	}
-	if len(w.idle) > 0 && len(w.singles) == 0 && w.credit > 0 {
-		return nil, w.idle.take(), true, false
+	if len(w.maintenance) > 0 && len(w.singles) == 0 && w.maintenanceBudget > 0 {
+		return nil, w.maintenance.take(), true, false
 	}
 	rows := 0
 	for len(w.calls) > 0 && (rows == 0 || rows+len(w.calls[0].entries) <= groupRows) {
@@ -216,47 +220,48 @@ func (w *writer) next() (group queue, one *call, idle, end bool) {
 	}
 	w.rows -= rows
 	if rows > 0 {
-		w.under++
+		w.committing++
 	}
 	if w.rows >= groupRows {
 		w.signal()
 	}
 	switch {
 	case len(w.singles) > 0:
-		one = w.singles.take()
-	case len(w.idle) > 0 && (rows == 0 || time.Since(w.idle[0].since) >= idleWait):
-		one, idle = w.idle.take(), true
+		single = w.singles.take()
+	case len(w.maintenance) > 0 && (rows == 0 || time.Since(w.maintenance[0].since) >= maintenanceWait):
+		single, maintenance = w.maintenance.take(), true
 	}
-	return group, one, idle, w.closed && rows == 0 && one == nil
+	return group, single, maintenance, w.closed && rows == 0 && single == nil
 }
 
-// mostCredit bounds for how long groups wait for maintenance that comes after a while without any.
-const mostCredit = 50 * time.Millisecond
+// maxMaintenanceBudget bounds the time for which groups wait for maintenance after a pause without it.
+const maxMaintenanceBudget = 50 * time.Millisecond
 
-// committed says that a group has ended, which took so long: maintenance may have as much. Where groups wait
-// all the time it has half of the writer's time if it needs that, and else no more than it needs.
+// committed records the end of a group and adds its duration to the maintenanceBudget. So under constant load
+// maintenance gets up to half of the writer's time.
 func (w *writer) committed(took time.Duration) {
 	w.mu.Lock()
-	w.under--
-	w.credit = min(w.credit+took, mostCredit)
+	w.committing--
+	w.maintenanceBudget = min(w.maintenanceBudget+took, maxMaintenanceBudget)
 	w.mu.Unlock()
 }
 
-// spend says that a maintenance write took so long.
+// spend subtracts the duration of a maintenance transaction from the maintenanceBudget.
 func (w *writer) spend(took time.Duration) {
 	w.mu.Lock()
-	w.credit = max(w.credit-took, -mostCredit)
+	w.maintenanceBudget = max(w.maintenanceBudget-took, -maxMaintenanceBudget)
 	w.mu.Unlock()
 }
 
-// waits says that rows wait for a group.
-func (w *writer) waits() bool {
+// hasWaiting reports whether calls wait for a group.
+func (w *writer) hasWaiting() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.calls) > 0
 }
 
-// commitGroup commits the calls together and answers them.
+// commitGroup commits the calls together and answers them. If the database is unavailable, it answers the
+// waiting calls too (drain).
 func (w *writer) commitGroup(group queue) {
 	var entries []Entry
 	for _, c := range group {
@@ -275,21 +280,23 @@ func (w *writer) commitGroup(group queue) {
 	}
 }
 
-// drain takes everything that waits out of the queue, after a group that failed: it has waited for a database
-// that cannot commit, and is told so now. If another group is being committed, that one will tell.
+// drain removes all waiting calls after a group failed, so that they fail at once: they would only wait for a
+// database that cannot commit. While another group is being committed, drain returns nil: the result of that
+// group decides.
 func (w *writer) drain() (calls queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.under > 1 {
+	if w.committing > 1 {
 		return nil
 	}
 	calls, w.calls, w.rows = w.calls, nil, 0
 	return calls
 }
 
-// commitEntries commits the entries in one transaction. If that is refused for good it commits each half by
-// itself, down to the row that is to blame. The error it returns means that SQL is unavailable and none of
-// the entries was committed; where that happens after a part has been committed, the rest is told row by row.
+// commitEntries commits the entries in one transaction. After a permanent error it commits each half in its
+// own transaction, down to the single bad row, which it passes to Options.Refuse. An error means that the
+// database is unavailable and that no entry is known to be committed. If the database becomes unavailable
+// after a part was committed, commitEntries calls Fail for each remaining entry and returns nil.
 func (w *writer) commitEntries(entries []Entry) error {
 	err := w.transact(len(entries), func(t *Tx) error { return w.db.apply(t, entries) })
 	switch {
@@ -303,23 +310,19 @@ func (w *writer) commitEntries(entries []Entry) error {
 		return nil
 	}
 	half := len(entries) / 2
-	left := w.commitEntries(entries[:half])
-	right := left
-	if left == nil {
-		right = w.commitEntries(entries[half:])
+	if err := w.commitEntries(entries[:half]); err != nil {
+		return err
 	}
-	if left != nil {
-		return left
-	}
-	if right != nil {
+	if err := w.commitEntries(entries[half:]); err != nil {
 		for _, e := range entries[half:] {
-			e.Fail(right)
+			e.Fail(err)
 		}
 	}
 	return nil
 }
 
-// transact runs a transaction over that many rows in the writer's own goroutine.
+// transact runs a transaction over that many rows on the writers' connections. Only a goroutine of the writer
+// calls it.
 func (w *writer) transact(rows int, fn func(*Tx) error) error {
 	return w.db.transact(context.Background(), w.db.Groups, w.db.groupLimit(rows), fn)
 }
