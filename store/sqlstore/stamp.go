@@ -185,8 +185,8 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 
 // stampUpdate is the claim stamp. It matches a row that is scheduled, due by i.due_by and without a live
 // claim. Two processes that stamp a row at once cannot both match: the second waits for the row's lock, and
-// then finds a live claim_until. A row with too many claims without a result (i.quarantine_after) does not match, and
-// a strict row only if no older one of its lock key is open.
+// then finds a live claim_until. A row with too many claims without a result (i.quarantine_after) does not
+// match. A strict row matches only if no older one of its lock key is open.
 //
 // The new fence makes every result of an earlier claim lose (see resultUpdate). A claim_token that is still
 // set means that the claim before had no result. Then lost_at keeps when it was made, and the attempt that it
