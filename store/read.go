@@ -61,7 +61,8 @@ type DeadGroup struct {
 	Reason Reason
 	Class  Class
 	Status int
-	// Count is the number of callbacks, at most 1000. More: there are more.
+	// Count is the number of callbacks. More: there are more. The store counts up to 1000, or up to 10 if
+	// earlier groups took long.
 	Count int
 	More  bool
 	// OldestAt and NewestAt are when the oldest and the newest of them were accepted. NewestID is the newest.

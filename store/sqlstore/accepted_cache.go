@@ -102,8 +102,8 @@ func (f *acceptedCache) drop(id string) {
 // not moved in time. A row that follows its endpoint matches only while that has the cached URL. So the
 // stamped row is known without a read. Its guards against a second claim are fence = 0 and the row's lock.
 //
-// Separate lets PostgreSQL commit the update before the group's transaction. If that fails, the repeated stamp
-// finds the rows claimed by its own token, and refuseRest returns them.
+// Separate lets PostgreSQL commit the update before the group's transaction. If that transaction fails, the
+// repeated stamp finds the rows claimed by its own token, and refuseRest returns them.
 var cachedUpdate = sqldb.BulkUpdate[stampEntry, struct{}]{Table: "callbacks", Separate: true,
 	Columns: func(e *stampEntry) sqldb.Columns {
 		return append(claimColumns(e),

@@ -10,7 +10,9 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-func testAcceptAnswersInPlace(f *fixture) {
+// testAcceptOrder checks that each draft of a large call is answered in its place, and that a lane key has
+// one id in a project and another id in another project.
+func testAcceptOrder(f *fixture) {
 	const n = 1000
 	drafts := make([]store.Draft, n)
 	for i := range drafts {
@@ -18,20 +20,20 @@ func testAcceptAnswersInPlace(f *fixture) {
 	}
 	lanes := make(map[string]int64)
 	for i, a := range f.acceptAll(drafts...) {
-		f.require(a.Err == nil && a.Callback.ID == drafts[i].Callback.ID, "draft %d was answered with %+v", i,
-			a)
-		id, ok := lanes[a.Callback.Lane]
-		f.require(!ok || id == a.Callback.LaneID, "lane %s is %d and %d", a.Callback.Lane, id,
-			a.Callback.LaneID)
-		lanes[a.Callback.Lane] = a.Callback.LaneID
+		c := a.Callback
+		f.require(a.Err == nil && c.ID == drafts[i].Callback.ID, "draft %d was answered with %+v", i, a)
+		id, ok := lanes[c.Lane]
+		f.require(!ok || id == c.LaneID, "lane %s has the ids %d and %d", c.Lane, id, c.LaneID)
+		lanes[c.Lane] = c.LaneID
 	}
 	same(f, "lanes for 10 keys", 10, len(lanes))
 	other := f.accept(inLane("lane-1"), inProject("other"))
-	f.check(other.LaneID != lanes["lane-1"], "two projects share a lane")
+	f.check(other.LaneID != lanes["lane-1"], "two projects share a lane id")
 }
 
-// testAcceptConcurrently lets many callers accept at once, some of them with the same key, some giving up.
-func testAcceptConcurrently(f *fixture) {
+// testAcceptCrowd runs many accepts at the same time. Some share an idempotency key, and some callers cancel
+// their context.
+func testAcceptCrowd(f *fixture) {
 	for _, accepted := range crowd(f, 40, func(i int) []store.Accepted {
 		drafts := f.drafts(5)
 		keyed("shared", "same")(&drafts[0])
@@ -52,9 +54,9 @@ func testAcceptConcurrently(f *fixture) {
 	f.wantOpen(int64(len(f.list(store.Filter{}))))
 }
 
-// testExpiredKey accepts with a key whose callback is gone: twice in one call, and in many calls at once that
-// each fill a group.
-func testExpiredKey(f *fixture) {
+// testExpiredKeyCrowd accepts with an idempotency key whose callback was purged: twice in one call, and in
+// many calls at the same time, each large enough for a group. Exactly one callback must be created.
+func testExpiredKeyCrowd(f *fixture) {
 	for round := range 3 {
 		key := keyed(fmt.Sprint("key-", round), "one")
 		f.succeed(f.accept(key).ID)
@@ -84,12 +86,12 @@ func testExpiredKey(f *fixture) {
 		}
 		for id, n := range made {
 			f.check(len(made) == 1 && n == 1,
-				"an expired key is that of callback %s, made %d times, one of %d", id, n, len(made))
+				"an expired key has callback %s, created %d times, one of %d callbacks", id, n, len(made))
 		}
 	}
 }
 
-// eventPlan is a plan for as many endpoints as there are ids.
+// eventPlan returns a plan with a callback for each endpoint.
 func (f *fixture) eventPlan(key, fingerprint string, endpoints ...string) store.EventPlan {
 	return store.EventPlan{
 		ID: f.id(), Project: project, CreatedAt: f.now,
@@ -100,7 +102,7 @@ func (f *fixture) eventPlan(key, fingerprint string, endpoints ...string) store.
 	}
 }
 
-// testEventCrowd: many that plan the same event at once agree on one plan.
+// testEventCrowd checks that concurrent plans of the same event all return one plan.
 func testEventCrowd(f *fixture) {
 	var made atomic.Int64
 	plans := crowd(f, 16, func(int) store.EventPlan {
@@ -110,7 +112,7 @@ func testEventCrowd(f *fixture) {
 		}
 		return plan
 	})
-	same(f, "made", 1, made.Load())
+	same(f, "new plans", 1, made.Load())
 	for _, p := range plans {
 		f.check(p.ID == plans[0].ID && slices.Equal(p.Targets, plans[0].Targets), "%+v, want %+v", p,
 			plans[0])

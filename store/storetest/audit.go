@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// audit reads all pages of the audit that the filter picks.
+// audit returns all entries that the filter picks, page by page.
 func (f *fixture) audit(filter store.AuditFilter) []store.AuditEntry {
 	var all []store.AuditEntry
 	for range 1000 {
@@ -19,25 +19,25 @@ func (f *fixture) audit(filter store.AuditFilter) []store.AuditEntry {
 			return all
 		}
 	}
-	panic("the audit does not end")
+	panic("the audit has no last page")
 }
 
-// chainKey is the key of the tests' chains.
+// chainKey returns the key of the tests' chains.
 func chainKey(context.Context) ([]byte, error) {
 	return []byte("a key of thirty-two bytes or more"), nil
 }
 
-// noKey is a key that cannot be had.
+// noKey stands for a key that cannot be read.
 func noKey(context.Context) ([]byte, error) { return nil, errRefused }
 
-// chain chains what waits, and expects that it is so much.
+// chain chains the waiting entries, and checks their number.
 func (f *fixture) chain(want int) store.AuditLink {
 	head, n := must2(f.ChainAudit(f.ctx(), chainKey))
 	f.require(n == want, "chained %d, want %d", n, want)
 	return head
 }
 
-// checked reads the whole chain in pages, checks it and returns its entries.
+// checked reads the whole chain in pages, checks it, and returns its entries.
 func (f *fixture) checked(page int) (all []store.AuditEntry) {
 	key := must(chainKey(f.ctx()))
 	head := must(f.AuditHead(f.ctx()))
@@ -55,10 +55,10 @@ func (f *fixture) checked(page int) (all []store.AuditEntry) {
 	return all
 }
 
-// testAuditChain: entries are committed without a place and get one in the order of their ids, of all
-// projects together. Their fields come back as they were hashed.
+// testAuditChain checks that entries get their places in the chain after their commit, in the order of their
+// ids over all projects. Their fields must be read as they were hashed.
 func testAuditChain(f *fixture) {
-	same(f, "the head of no chain", store.AuditHead{}, must(f.AuditHead(f.ctx())))
+	same(f, "head of an empty chain", store.AuditHead{}, must(f.AuditHead(f.ctx())))
 	_, n := must2(f.ChainAudit(f.ctx(), noKey))
 	same(f, "chained without entries", 0, n)
 	var added []store.AuditEntry
@@ -70,9 +70,9 @@ func testAuditChain(f *fixture) {
 		added = append(added, e)
 		f.appendAudit(e)
 	}
-	same(f, "before it is chained", store.AuditHead{Unchained: 3}, must(f.AuditHead(f.ctx())))
+	same(f, "head before chaining", store.AuditHead{Unchained: 3}, must(f.AuditHead(f.ctx())))
 	_, _, err := f.ChainAudit(f.ctx(), noKey)
-	f.fails(errRefused, "without its key", err)
+	f.fails(errRefused, "chain without a key", err)
 	head := f.chain(3)
 	f.chain(0)
 	c := f.accept()
@@ -87,13 +87,13 @@ func testAuditChain(f *fixture) {
 		want.Link = all[i].Link
 		same(f, "a chained entry", want, all[i])
 	}
-	same(f, "as the list shows it", all[3].Link, newest())
+	same(f, "link in the list", all[3].Link, newest())
 	part := must(f.ChainedAudit(f.ctx(), 1, 3, 10))
-	f.check(len(part) == 2 && part[0].Link.Seq == 2, "a part: %+v", part)
+	f.check(len(part) == 2 && part[0].Link.Seq == 2, "entries 2 and 3: %+v", part)
 }
 
-// testAuditChainCrowd: however many change something and chain at once, each entry gets one place, and the
-// chain does not fork.
+// testAuditChainCrowd checks that with concurrent writers and chainers each entry gets one place, and that
+// the chain does not fork.
 func testAuditChainCrowd(f *fixture) {
 	const writers, each = 8, 40
 	chain := func() { must2(f.ChainAudit(f.ctx(), chainKey)) }

@@ -10,14 +10,14 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A tally is numbers of callbacks: by state, and of open ones by tier, by lane and by the hour that they are
-// due in.
+// A tally counts callbacks by state, and open callbacks also by tier, lane and due hour.
 type tally map[string]int64
 
-// listedLanes is how many lanes Counts lists at most.
+// listedLanes is the largest number of lanes in Counts.
 const listedLanes = 100
 
-// counted is what the counters say. Hours that passed a day ago are not counted any more.
+// counted returns the values of the store's counters. The store drops hours that are more than a day in the
+// past.
 func (f *fixture) counted() tally {
 	counts, all := f.counts(), make(tally)
 	for state, n := range counts.States {
@@ -37,15 +37,15 @@ func (f *fixture) counted() tally {
 
 func (f *fixture) countedFrom() int64 { return f.now - f.now%hour - day }
 
-// listed is what a list of the callbacks since then says, and shows each.
-func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
+// listed counts the callbacks that were created from since on, by listing them. It calls visit for each.
+func (f *fixture) listed(since int64, visit func(c *store.Callback)) tally {
 	all := make(tally)
 	filter := store.Filter{Limit: 500, From: since, Now: f.now}
 	for {
 		page := must(f.List(f.ctx(), project, filter))
 		for i := range page.Callbacks {
 			c := &page.Callbacks[i]
-			show(c)
+			visit(c)
 			all["state "+string(c.State)]++
 			if c.State != store.Scheduled {
 				continue
@@ -63,31 +63,32 @@ func (f *fixture) listed(since int64, show func(c *store.Callback)) tally {
 	}
 }
 
-// compareCounters compares what the counters say beside what they said before with a list of the callbacks
-// since then.
-func (f *fixture) compareCounters(before tally, since int64, show func(c *store.Callback)) error {
-	counted, listed := f.counted(), f.listed(since, show)
+// compareCounters compares the counters, minus their values before, with a list of the callbacks that were
+// created from since on. It calls visit for each of these callbacks.
+func (f *fixture) compareCounters(before tally, since int64, visit func(c *store.Callback)) error {
+	counted, listed := f.counted(), f.listed(since, visit)
 	lanes := 0
-	for what, n := range counted {
-		n -= before[what]
-		if n != listed[what] {
-			return fmt.Errorf("%d of %s are counted, %d are there", n, what, listed[what])
+	for name, n := range counted {
+		n -= before[name]
+		if n != listed[name] {
+			return fmt.Errorf("counter %q is %d, want %d", name, n, listed[name])
 		}
-		if strings.HasPrefix(what, "lane ") {
+		if strings.HasPrefix(name, "lane ") {
 			lanes++
 		}
 	}
-	for what, n := range listed {
-		_, ok := counted[what]
-		if left := strings.HasPrefix(what, "lane ") && lanes == listedLanes; !ok && !left {
-			return fmt.Errorf("none of %s are counted, %d are there", what, n)
+	for name, n := range listed {
+		_, ok := counted[name]
+		leftOut := strings.HasPrefix(name, "lane ") && lanes == listedLanes
+		if !ok && !leftOut {
+			return fmt.Errorf("counter %q is missing, want %d", name, n)
 		}
 	}
 	return nil
 }
 
-// checkCounters fails where the counters are not what a scan would count, before and after they are folded.
-// It is done after every test.
+// checkCounters checks that the counters equal a count of the rows, before and after a fold. It runs after
+// every test.
 func (f *fixture) checkCounters() {
 	for _, when := range []string{"before", "after"} {
 		err := f.compareCounters(nil, 0, func(*store.Callback) {})
@@ -96,6 +97,7 @@ func (f *fixture) checkCounters() {
 	}
 }
 
+// testCounts checks Counts with more lanes than it lists, before and after folds.
 func testCounts(f *fixture) {
 	lane := func(n int) option { return inLane(fmt.Sprintf("lane-%03d", n)) }
 	var drafts []store.Draft
@@ -108,10 +110,10 @@ func testCounts(f *fixture) {
 		counts := f.counts()
 		lanes := counts.Lanes
 		f.require(len(lanes) == listedLanes, "%s: %d lanes are listed", when, len(lanes))
-		// 86 lanes have two or three; one has four.
-		f.check(lanes[0] == store.LaneCount{Lane: "lane-000", Open: 4} && lanes[86].Open == 2 &&
-			lanes[87].Open == 1 &&
-			lanes[99].Open == 1, "%s: lanes %+v", when, lanes)
+		// One lane has four open callbacks, and 86 lanes have two or three.
+		largest := lanes[0] == store.LaneCount{Lane: "lane-000", Open: 4}
+		f.check(largest && lanes[86].Open == 2 && lanes[87].Open == 1 && lanes[99].Open == 1,
+			"%s: lanes %+v", when, lanes)
 		maps.DeleteFunc(counts.States, func(_ store.State, n int64) bool { return n == 0 })
 		same(f, when+": states", map[store.State]int64{store.Scheduled: all + 3, store.Succeeded: 1},
 			counts.States)
@@ -128,11 +130,11 @@ func testCounts(f *fixture) {
 	}
 }
 
-// testDeadGroupsMany: no more groups are listed, and no more callbacks counted, than may be.
+// testDeadGroupsMany checks the limits of DeadGroups: the number of groups, and the count of one group.
 func testDeadGroupsMany(f *fixture) {
 	const large = 1001
 	groups := 230
-	// the race detector makes of two hundred looks into the index more than a read may take
+	// Runs with -short may use the race detector, which makes 200 index lookups slower than a read may be.
 	if testing.Short() {
 		groups = 30
 	}
@@ -144,8 +146,8 @@ func testDeadGroupsMany(f *fixture) {
 			r := f.died(s)
 			r.Reason = store.Poison
 			if i+n >= large {
-				r.Reason, r.Attempt.Class, r.Attempt.Status = store.Exhausted,
-					store.Class(fmt.Sprint("class-", n%7)), i+n
+				r.Reason = store.Exhausted
+				r.Attempt.Class, r.Attempt.Status = store.Class(fmt.Sprint("class-", n%7)), i+n
 			}
 			results = append(results, r)
 		}
@@ -154,23 +156,24 @@ func testDeadGroupsMany(f *fixture) {
 	got := must(f.DeadGroups(f.ctx(), project))
 	same(f, "groups", min(groups+1, 200), len(got))
 	for _, g := range got {
-		f.check(g.Reason == store.Poison && groups < 200 || g.Count == 1 && !g.More &&
-			g.Reason == store.Exhausted, "%+v", g)
+		isLarge := g.Reason == store.Poison && groups < 200
+		isSmall := g.Reason == store.Exhausted && g.Count == 1 && !g.More
+		f.check(isLarge || isSmall, "%+v", g)
 	}
-	// Once there are fewer groups, the large one is among them, before all others.
+	// With fewer groups, the large one is listed, and comes first.
 	for _, id := range all[large+20:] {
 		must(f.Retry(f.ctx(), project, id, store.Retry{Ladder: store.Restart, Now: f.now}, actor))
 	}
 	got = must(f.DeadGroups(f.ctx(), project))
 	same(f, "fewer groups", 21, len(got))
-	// It may have been counted less far, if the others have taken long.
+	// If the reads of the groups took long, the store counts only up to 10.
 	g := got[0]
-	f.check(g.Reason == store.Poison && g.More && (g.Count == 1000 || g.Count == 10) &&
-		g.NewestID == all[large-1],
-		"the largest: %+v", g)
+	countOK := g.Count == 1000 || g.Count == 10
+	f.check(g.Reason == store.Poison && g.More && countOK && g.NewestID == all[large-1],
+		"the largest group: %+v", g)
 }
 
-// testCompareMany compares with more references than one statement takes.
+// testCompareMany compares a list with more references than one statement takes.
 func testCompareMany(f *fixture) {
 	f.accept(with(func(c *store.Callback) { c.Ref = "a" }))
 	many := make([]string, 2500)
@@ -180,5 +183,5 @@ func testCompareMany(f *fixture) {
 	many[2400] = "a"
 	got := must(f.Compare(f.ctx(), project, f.now, f.now+1, many, 0))
 	f.check(got.Matched == 1 && len(got.Missing) == 2499 && !slices.Contains(got.Missing, "a") && !got.More,
-		"of many %d matched, %d are missing", got.Matched, len(got.Missing))
+		"%d references matched, %d are missing", got.Matched, len(got.Missing))
 }

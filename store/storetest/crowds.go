@@ -11,8 +11,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// testStrictCrowd lets several dispatchers take whatever they are given: callbacks of a key end in the order
-// of their accepts, one at a time, though each of them is told only of the next.
+// testStrictCrowd runs several dispatchers on strict callbacks. The callbacks of a lock key must end in the
+// order of their accepts, one at a time, although each commit reports only the next one.
 func testStrictCrowd(f *fixture) {
 	const keys, each = 3, 8
 	var all []store.Callback
@@ -31,7 +31,7 @@ func testStrictCrowd(f *fixture) {
 	attempt := func(id string) {
 		stamped, _ := f.stamp(id)
 		if len(stamped) == 0 {
-			return // the end of the one before it yields it
+			return // refused; the commit of the callback before it returns it as Next
 		}
 		s := stamped[0]
 		mu.Lock()
@@ -58,14 +58,14 @@ func testStrictCrowd(f *fixture) {
 			}
 		}
 	})
-	f.require(ended == len(all), "%d of %d have ended", ended, len(all))
+	f.require(ended == len(all), "%d of %d callbacks have ended", ended, len(all))
 	for key, ids := range order {
 		f.check(slices.IsSorted(ids) && len(ids) == each, "key %s was attempted in the order %v", key, ids)
 	}
 }
 
-// testSupersedeCrowd accepts versions of a few references from many sides at once: in the end the highest of
-// each is open, and all others are not.
+// testSupersedeCrowd accepts versions of a few references concurrently. At the end, only the highest version
+// of each reference must be open.
 func testSupersedeCrowd(f *fixture) {
 	const callers, each, refs = 8, 25, 3
 	var all []store.Callback
@@ -93,27 +93,24 @@ func testSupersedeCrowd(f *fixture) {
 	}
 	var open int64
 	for _, c := range all {
-		want, told := store.Canceled, 0
+		want, reports := store.Canceled, 0
 		switch {
 		case *c.Version == highest[c.Ref]:
 			want = store.Scheduled
 			open++
 		case c.State == store.Scheduled:
-			told = 1 // open when it was accepted: the one that superseded it takes it from the index
+			reports = 1 // it was open, so the accept that superseded it must report it once
 		}
-		same(f, fmt.Sprintf("version %d of %s, of which %d is the highest", *c.Version, c.Ref,
-			highest[c.Ref]),
-			want,
-			f.get(c.ID).State)
-		same(f, fmt.Sprintf("times that the end of version %d of %s was answered", *c.Version, c.Ref), told,
-			removed[c.ID])
+		version := fmt.Sprintf("version %d of %s (highest %d)", *c.Version, c.Ref, highest[c.Ref])
+		same(f, "state of "+version, want, f.get(c.ID).State)
+		same(f, "number of reports of the end of "+version, reports, removed[c.ID])
 	}
 	f.wantOpen(open)
 }
 
-// testLanesMadeWhilePaused pauses and resumes a project while lanes are made: one that follows the versions
-// knows of each lane in the end what it is.
-func testLanesMadeWhilePaused(f *fixture) {
+// testLanePauseCrowd pauses and resumes a project while lanes are created. A reader that follows the versions
+// must know the final pause of each lane.
+func testLanePauseCrowd(f *fixture) {
 	const makers, each = 4, 15
 	known, since := make(map[string]int64), int64(0)
 	pause := func(until int64) {
@@ -137,18 +134,18 @@ func testLanesMadeWhilePaused(f *fixture) {
 	pause(store.Forever)
 	for i := range makers * each {
 		key := fmt.Sprintf("lane-%d-%d", i/each, i%each)
-		f.check(known[key] == store.Forever, "the pause of %s was not among the changes", key)
+		f.check(known[key] == store.Forever, "the changes do not include the pause of %s", key)
 	}
 }
 
-// testActivityMany: more rows than one transaction takes, from several processes at once, in any order.
-func testActivityMany(f *fixture) {
+// testActivityCrowd adds more rows than one transaction takes, concurrently, each writer in another order.
+func testActivityCrowd(f *fixture) {
 	const writers, lanes = 4, 2300
 	at := store.Hour.Begin(f.now)
 	crowd(f, writers, func(w int) (_ error) {
 		var rows []store.Activity
 		for i := range lanes {
-			lane := int64(1 + (i*(w+1))%lanes) // of an order of its own
+			lane := int64(1 + (i*(w+1))%lanes) // another order for each writer
 			rows = append(rows, store.Activity{
 				Project: project, LaneID: lane, Span: store.Hour, At: at, Accepted: 1, Dead: lane,
 			})
@@ -164,8 +161,8 @@ func testActivityMany(f *fixture) {
 		}
 		for _, a := range must(f.LaneActivity(f.ctx(), project, ids, at)) {
 			accepted += a.Accepted
-			f.check(a.Dead == a.Accepted*a.LaneID, "of lane %d: %+v", a.LaneID, a)
+			f.check(a.Dead == a.Accepted*a.LaneID, "activity of lane %d: %+v", a.LaneID, a)
 		}
 	}
-	same(f, "added", writers*lanes, accepted)
+	same(f, "accepted in all lanes", writers*lanes, accepted)
 }

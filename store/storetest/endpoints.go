@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// newEndpoint is one that sends to the shop.
+// newEndpoint returns an endpoint that is not created yet.
 func (f *fixture) newEndpoint() store.Endpoint {
 	return store.Endpoint{
 		ID: f.id(), Project: project, Name: "Shop", URL: "https://shop.example/hook", Enabled: true,
@@ -20,7 +20,7 @@ func (f *fixture) endpoint() store.Endpoint {
 	return must(f.CreateEndpoint(f.ctx(), f.newEndpoint(), actor))
 }
 
-// named asks for an endpoint with that external id and that name.
+// named returns an upsert of an endpoint with this external id and name.
 func named(externalID, name string) store.EndpointUpsert {
 	return store.EndpointUpsert{ExternalID: externalID,
 		Change: infallible(func(e *store.Endpoint) { e.Name = name })}
@@ -28,13 +28,13 @@ func named(externalID, name string) store.EndpointUpsert {
 
 func (f *fixture) upsertAll(wants ...store.EndpointUpsert) []store.UpsertedEndpoint {
 	done := must(f.UpsertEndpoints(f.ctx(), project, wants, f.now, actor))
-	f.require(len(done) == len(wants), "%d answers to %d upserts", len(done), len(wants))
+	f.require(len(done) == len(wants), "%d results of %d upserts", len(done), len(wants))
 	return done
 }
 
-// testEndpointUpsertTogether has several upsert the same names at once, while one deletes them: each name is
-// one endpoint.
-func testEndpointUpsertTogether(f *fixture) {
+// testEndpointUpsertCrowd upserts the same external ids concurrently while one caller deletes one of them.
+// Each external id must be one endpoint.
+func testEndpointUpsertCrowd(f *fixture) {
 	crowd(f, 6, func(i int) (_ error) {
 		name := fmt.Sprint(i)
 		wants := []store.EndpointUpsert{named("a", name), named("b", name), named("c", name)}
@@ -43,7 +43,7 @@ func testEndpointUpsertTogether(f *fixture) {
 		}
 		done := f.upsertAll(wants...)
 		for n, d := range done {
-			f.check(d.Err == nil && d.Endpoint.ExternalID == wants[n].ExternalID, "answer %d: %+v", n, d)
+			f.check(d.Err == nil && d.Endpoint.ExternalID == wants[n].ExternalID, "result %d: %+v", n, d)
 		}
 		if i == 3 {
 			_, err := f.DeleteEndpoint(f.ctx(), project, done[0].Endpoint.ID, f.now, actor)
@@ -59,13 +59,13 @@ func testEndpointUpsertTogether(f *fixture) {
 	for i := range many {
 		many[i] = named(fmt.Sprint("many-", i), "x")
 	}
-	f.check(f.upsertAll(many...)[999].Created, "the last of a thousand was not made")
+	f.check(f.upsertAll(many...)[999].Created, "the last of 1000 endpoints was not created")
 	f.check(names["a"] == 1 && names["b"] == 1 && names["c"] <= 1, "%v", names)
 }
 
-// testChangesInOrder follows the versions while many change settings: nothing is seen after something with a
-// higher version.
-func testChangesInOrder(f *fixture) {
+// testEndpointOrderCrowd follows the versions while many callers change settings. A change must never become
+// visible after a change with a higher version.
+func testEndpointOrderCrowd(f *fixture) {
 	const writers, each = 6, 12
 	endpoints := make([]string, writers)
 	for i := range endpoints {
@@ -96,11 +96,11 @@ func testChangesInOrder(f *fixture) {
 		})
 	}, 1, follow)
 	for i, id := range endpoints {
-		same(f, fmt.Sprint("the last version seen of endpoint ", i), final[i], seen[id])
+		same(f, fmt.Sprint("last seen version of endpoint ", i), final[i], seen[id])
 	}
 }
 
-// secret makes one of an owner and a use.
+// secret returns a secret that is not stored yet.
 func (f *fixture) secret(owner, use string) store.Secret {
 	id := f.id()
 	s := store.Secret{

@@ -21,7 +21,7 @@ import (
 
 const (
 	project = store.DefaultProject
-	// start is the tests' clock at the beginning.
+	// start is the first value of the tests' clock.
 	start = int64(1_790_000_000_000)
 	hour  = int64(3_600_000)
 	day   = 24 * hour
@@ -29,10 +29,10 @@ const (
 
 var actor = store.Actor{Name: "key_ops", Address: "192.0.2.7", Reason: "asked by the merchant"}
 
-// errRefused is what changes return that refuse.
+// errRefused is the error of changes that refuse.
 var errRefused = errors.New("refused")
 
-// A fixture is one test's store, clock and ids. Its methods may be called from several goroutines.
+// A fixture has the store, the clock and the ids of one test. Its methods are safe for concurrent use.
 type fixture struct {
 	*testing.T
 	Store
@@ -41,9 +41,9 @@ type fixture struct {
 	mu      sync.Mutex
 	entropy io.Reader
 	tokens  int
-	// known turns with every result: one has the row as it was stamped, the next does not.
-	known bool
-	// histories is how many the model runs.
+	// withStamped alternates: every second result has its Stamped row.
+	withStamped bool
+	// histories is Options.Histories.
 	histories int
 }
 
@@ -53,7 +53,7 @@ func newFixture(t *testing.T, s Store) *fixture {
 
 func (f *fixture) ctx() context.Context { return f.Context() }
 
-// id makes a ULID above all that were made before.
+// id returns a new ULID that is higher than all before it.
 func (f *fixture) id() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,8 @@ func (f *fixture) token() string {
 	return fmt.Sprintf("token-%d", f.tokens)
 }
 
-// must returns the result of a call that may not fail. An error ends the test, also in a goroutine of a
-// crowd.
+// must returns the result of a call that must not fail. It panics on an error, which ends the test, also from
+// a goroutine of a crowd (reportPanic).
 func must[T any](result T, err error) T {
 	if err != nil {
 		panic(err)
@@ -83,28 +83,29 @@ func must2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-// reportPanic fails a test that has panicked, and lets the others go on. It is deferred.
+// reportPanic turns a panic into a failure of this test only. Callers defer it.
 func (f *fixture) reportPanic() {
 	if e := recover(); e != nil {
 		f.Errorf("%v\n%s", e, debug.Stack())
 	}
 }
 
-// ok ends the test if a call failed that may not.
+// ok ends the test if a call failed.
 func (f *fixture) ok(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// check reports what does not hold, and the lines of the suite that led there; require ends the test, too.
+// check reports a failure with the lines of the suite that led to it, unless the condition holds. require
+// also ends the test.
 func (f *fixture) check(holds bool, format string, args ...any) {
 	if !holds {
 		f.Errorf(format+"%s", append(args, callers())...)
 	}
 }
 
-// callers are the lines of the suite that are being called, the innermost first.
+// callers returns the suite's lines of the call stack, innermost first.
 func callers() (lines string) {
 	all := make([]uintptr, 30)
 	frames := runtime.CallersFrames(all[:runtime.Callers(3, all)])
@@ -122,21 +123,21 @@ func (f *fixture) require(holds bool, format string, args ...any) {
 	}
 }
 
-// errOf returns the error of a call whose other result does not matter.
+// errOf drops the first result of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-// fails reports a call that did not fail as wanted.
-func (f *fixture) fails(want error, what string, err error) {
-	f.check(errors.Is(err, want), "%s: %v, want %v", what, err, want)
+// fails checks that a call failed with the error want.
+func (f *fixture) fails(want error, name string, err error) {
+	f.check(errors.Is(err, want), "%s: %v, want %v", name, err, want)
 }
 
-// same reports two values that differ.
-func same[T any](f *fixture, what string, want, got T) {
+// same checks that two values are equal.
+func same[T any](f *fixture, name string, want, got T) {
 	diff := cmp.Diff(want, got)
-	f.check(diff == "", "%s (-want +got):\n%s", what, diff)
+	f.check(diff == "", "%s (-want +got):\n%s", name, diff)
 }
 
-// each returns what a function makes of each row.
+// each returns the results of a function for each row.
 func each[T, R any](rows []T, of func(T) R) []R {
 	var all []R
 	for _, row := range rows {
@@ -145,11 +146,11 @@ func each[T, R any](rows []T, of func(T) R) []R {
 	return all
 }
 
-// crowd makes n calls at once and returns what each returned. The name of its test must end in Crowd: by that
-// the race detector's run picks its tests.
+// crowd makes n calls concurrently and returns their results. The name of its test must end in Crowd: the run
+// with the race detector selects tests by that suffix.
 func crowd[R any](f *fixture, n int, call func(i int) R) []R {
 	if !strings.HasSuffix(f.Name(), "Crowd") {
-		f.Errorf("%s makes calls at once: its name must end in Crowd", f.Name())
+		f.Errorf("%s makes concurrent calls: its name must end in Crowd", f.Name())
 	}
 	results := make([]R, n)
 	var calls sync.WaitGroup
@@ -163,20 +164,22 @@ func crowd[R any](f *fixture, n int, call func(i int) R) []R {
 	return results
 }
 
-// winners makes n calls at once and returns which of them succeeded. All others must fail as wanted.
+// winners makes n calls concurrently and returns the numbers of those that succeeded. All others must fail
+// with the error want.
 func (f *fixture) winners(n int, want error, call func(i int) error) (won []int) {
 	for i, err := range crowd(f, n, call) {
 		if err == nil {
 			won = append(won, i)
 		} else {
-			f.fails(want, "a call that lost", err)
+			f.fails(want, "losing call", err)
 		}
 	}
 	return won
 }
 
-// during repeats a call in n goroutines until the work is done, and then once more.
-func (f *fixture) during(work func(), n int, again func()) {
+// during runs work, and meanwhile repeats a call in n goroutines. Each of them repeats it once more after
+// work is done.
+func (f *fixture) during(work func(), n int, repeat func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -190,25 +193,25 @@ func (f *fixture) during(work func(), n int, again func()) {
 				ended = true
 			default:
 			}
-			again()
+			repeat()
 		}
 		return nil
 	})
 }
 
-// newest are the last n entries of the project's audit, the newest first.
+// newest returns the last n audit entries of the project, newest first.
 func (f *fixture) newest(n int) []store.AuditEntry {
 	return must(f.Audit(f.ctx(), project, store.AuditFilter{Limit: n})).Entries
 }
 
 func (f *fixture) appendAudit(e store.AuditEntry) { f.ok(f.AppendAudit(f.ctx(), e)) }
 
-// ids are those of callbacks.
+// ids returns the ids of callbacks.
 func ids(callbacks ...store.Callback) []string {
 	return each(callbacks, func(c store.Callback) string { return c.ID })
 }
 
-// rowIDs are those of open rows, in their order.
+// rowIDs returns the ids of open rows.
 func rowIDs(rows []store.OpenRow) []string {
 	return each(rows, func(r store.OpenRow) string { return r.ID })
 }

@@ -9,26 +9,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A modelRow is what the model knows of one callback.
+// A modelRow is the expected state of one callback.
 type modelRow struct {
-	// Callback has what modelled returns.
+	// Callback has the fields that modelled returns.
 	store.Callback
-	// told is what was told last of a poll, by as many results.
-	told    store.PollOutcome
-	results int
-	// committed are the fences whose result took effect; lost, those whose claim was taken over.
+	// reported is the last reported outcome of a poll. results is the number of its result callbacks.
+	reported store.PollOutcome
+	results  int
+	// committed has the fences whose result took effect.
 	committed map[int64]bool
 }
 
-// modelled is what the model knows of a callback's row.
+// modelled returns a callback with only the fields that the model predicts.
 func modelled(c store.Callback) store.Callback {
 	return store.Callback{
-		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason, ResumeState: c.ResumeState,
-		ResumeReason: c.ResumeReason,
-		DueAt:        c.DueAt, FinishedAt: c.FinishedAt, AttemptCount: c.AttemptCount,
-		AttemptSeq: c.AttemptSeq,
-		LadderBase: c.LadderBase, CancelRequested: c.CancelRequested, Fence: c.Fence,
-		ClaimToken: c.ClaimToken,
+		ID: c.ID, Kind: c.Kind, State: c.State, Reason: c.Reason,
+		ResumeState: c.ResumeState, ResumeReason: c.ResumeReason, DueAt: c.DueAt, FinishedAt: c.FinishedAt,
+		AttemptCount: c.AttemptCount, AttemptSeq: c.AttemptSeq, LadderBase: c.LadderBase,
+		CancelRequested: c.CancelRequested, Fence: c.Fence, ClaimToken: c.ClaimToken,
 		ClaimUntil: c.ClaimUntil, ClaimsWithoutResult: c.ClaimsWithoutResult,
 	}
 }
@@ -45,34 +43,37 @@ func (r *modelRow) lose() {
 
 func (r *modelRow) unclaim() { r.ClaimToken, r.ClaimUntil = "", 0 }
 
-// A model runs random operations on a store and on itself, and compares.
+// A model runs random operations on the store and on its own rows, and compares both.
 type model struct {
 	*fixture
 	rows []*modelRow
 	// touched are the rows that were changed since the last check of attempts.
 	touched []*modelRow
-	// began is when the history did, and before, what was counted then.
+	// began is the start of the history. before are the counters at that time.
 	began  int64
 	before tally
-	// claims are all that were ever stamped: their results may come at any time, and more than once.
+	// claims are all stamped rows. The result of each may come at any time, and more than once.
 	claims []*store.Stamped
 }
 
-// testModel compares random histories of accepts, stamps, results, cancels, retries and clocks with a model:
-// the fence grows with every claim and never otherwise, at most one result takes effect under a fence, what
-// is terminal stays so until somebody asks, and the counters are what a scan would count.
+// testModel compares random histories of accepts, stamps, results, cancels, retries and clock changes with a
+// model. It checks:
+//   - The fence grows with each claim, and only then.
+//   - At most one result takes effect for each fence.
+//   - A terminal callback stays terminal until a request opens it again.
+//   - The counters equal a count of the rows.
 //
-// At most so many histories are run as the fixture's options say.
+// It runs at most Options.Histories histories.
 func testModel(f *fixture) {
 	left, failed := f.histories, false
 	rapid.Check(f.T, func(t *rapid.T) {
-		// A history that failed is repeated, to make it smaller.
+		// rapid repeats a failed history to make it smaller. These repetitions have no limit.
 		left--
 		if left < 0 && !failed {
 			return
 		}
 		failed = true
-		// Histories share the store; each looks at rows of its own, and at what is counted since it began.
+		// Histories share the store. Each one has its own rows and its own range of creation times.
 		f.now += 1_000_000
 		m := &model{fixture: f, began: f.now, before: f.counted()}
 		t.Repeat(map[string]func(*rapid.T){
@@ -95,7 +96,7 @@ func testModel(f *fixture) {
 
 func (m *model) pick(t *rapid.T) *modelRow {
 	if len(m.rows) == 0 {
-		t.Skip("nothing was accepted yet")
+		t.Skip("no callback yet")
 	}
 	r := rapid.SampledFrom(m.rows).Draw(t, "row")
 	m.touched = append(m.touched, r)
@@ -127,11 +128,11 @@ func (m *model) opStamp(t *rapid.T) {
 	stamped, _ := m.stampAs(store.Stamp{Token: token}, each(rows, id)...)
 	for _, r := range rows {
 		i := slices.IndexFunc(stamped, func(s *store.Stamped) bool { return s.ID == r.ID })
-		switch again := r.attempting(m.now) && r.ClaimToken == token; {
-		case r.State != store.Scheduled || !again && (r.DueAt > m.now || r.ClaimUntil > m.now):
+		switch repeated := r.attempting(m.now) && r.ClaimToken == token; {
+		case r.State != store.Scheduled || !repeated && (r.DueAt > m.now || r.ClaimUntil > m.now):
 			m.require(i < 0, "%s was stamped at %d though %+v", r.ID, m.now, r)
 			continue
-		case !again:
+		case !repeated:
 			r.lose()
 			r.Fence++
 			r.ClaimsWithoutResult++
@@ -144,22 +145,24 @@ func (m *model) opStamp(t *rapid.T) {
 		}
 		m.require(i >= 0, "%s was refused at %d though %+v", r.ID, m.now, r)
 		s := stamped[i]
-		m.require(s.Fence == r.Fence && s.ClaimsWithoutResult == r.ClaimsWithoutResult && s.ClaimUntil == r.ClaimUntil &&
-			(len(s.Body) > 0) == (r.Kind == store.Notify), "stamped %+v; want %+v", s.Callback, r)
+		sameClaim := s.Fence == r.Fence && s.ClaimUntil == r.ClaimUntil &&
+			s.ClaimsWithoutResult == r.ClaimsWithoutResult
+		hasBody := len(s.Body) > 0
+		m.require(sameClaim && hasBody == (r.Kind == store.Notify), "stamped %+v; want %+v", s.Callback, r)
 		m.claims = append(m.claims, s)
 	}
 }
 
-// end makes the model's row terminal. Of a poll that is told if nothing was told before, or it is another
-// final answer.
+// end makes the row terminal. A poll gets a result callback if none was reported before, or if the outcome is
+// another final answer of the upstream.
 func (m *model) end(r *modelRow, state store.State, reason store.Reason) {
 	r.unclaim()
 	r.State, r.Reason, r.FinishedAt, r.DueAt = state, reason, m.now, 0
 	r.CancelRequested, r.ResumeState, r.ResumeReason = false, "", ""
 	outcome := r.PollOutcome()
 	final := outcome == store.PollSuccess || outcome == store.PollFailure
-	if r.Kind == store.Poll && (r.told == "" || final && outcome != r.told) {
-		r.told = outcome
+	if r.Kind == store.Poll && (r.reported == "" || final && outcome != r.reported) {
+		r.reported = outcome
 		r.results++
 	}
 }
@@ -175,8 +178,8 @@ func (m *model) opResolve(t *rapid.T) {
 	wasOpen := !r.State.Terminal()
 	if wasOpen || r.State == store.Dead {
 		want = store.ResolveDone
-		r.lose()    // the attempt that is under way, too
-		r.told = "" // A resolve is told each time.
+		r.lose()        // the claim of an attempt in flight is lost too
+		r.reported = "" // each resolve is reported
 		m.end(r, store.Succeeded, store.ResolvedOutside)
 	}
 	m.require(got.Result == want && (got.Was != nil) == wasOpen, "resolve of %+v: %+v, want %s", r, got, want)
@@ -184,7 +187,7 @@ func (m *model) opResolve(t *rapid.T) {
 
 func (m *model) opResult(t *rapid.T) {
 	if len(m.claims) == 0 {
-		t.Skip("nothing was claimed yet")
+		t.Skip("no claim yet")
 	}
 	s := rapid.SampledFrom(m.claims).Draw(t, "claim")
 	r := m.rows[slices.IndexFunc(m.rows, func(r *modelRow) bool { return r.ID == s.ID })]
@@ -201,21 +204,20 @@ func (m *model) opResult(t *rapid.T) {
 		reasons := []store.Reason{store.Exhausted, store.Gone, store.Unresolved}
 		result.Reason = rapid.SampledFrom(reasons).Draw(t, "reason")
 	default:
-		result = handedBack(s, m.now+100)
+		result = putBack(s, m.now+100)
 	}
 	if result.Attempt != nil {
-		m.now++ // So that no two results are the same one, repeated.
+		m.now++ // otherwise the store would take an equal result as a repetition
 		result.Attempt.StartedAt = m.now
 	}
 	wins := r.State == store.Scheduled && r.ClaimToken != "" && r.Fence == s.Fence
 	got := m.commit(result)
 	if !wins {
-		m.require(!got.Won || result.Attempt == nil && r.Fence == s.Fence,
-			"%s under fence %d won against %+v",
-			kind, s.Fence, r)
+		noAttempt := result.Attempt == nil && r.Fence == s.Fence
+		m.require(!got.Won || noAttempt, "%s with fence %d won against %+v", kind, s.Fence, r)
 		return
 	}
-	m.require(got.Won && !r.committed[s.Fence], "%s: won %t under fence %d of %v", kind, got.Won, s.Fence,
+	m.require(got.Won && !r.committed[s.Fence], "%s: won %t with fence %d of %v", kind, got.Won, s.Fence,
 		r.committed)
 	updated := m.get(r.ID).UpdatedAt
 	m.require(updated == m.now, "%s was updated at %d, want %d", r.ID, updated, m.now)
@@ -245,7 +247,7 @@ func (m *model) opResult(t *rapid.T) {
 func (m *model) opCancel(t *rapid.T) {
 	r := m.pick(t)
 	got := m.cancel(r.ID)
-	m.asRead(got.Callback)
+	m.requireStored(got.Callback)
 	want := store.CancelDone
 	switch {
 	case r.State.Terminal():
@@ -260,14 +262,14 @@ func (m *model) opCancel(t *rapid.T) {
 	m.require(got.Result == want, "cancel of %+v: %s, want %s", r, got.Result, want)
 }
 
-// asRead checks that a change was answered with the row as it is read after it.
-func (m *model) asRead(c store.Callback) {
+// requireStored checks that the callback that a change returned equals the stored one.
+func (m *model) requireStored(c store.Callback) {
 	diff := cmp.Diff(m.get(c.ID), c)
-	m.require(diff == "", "answered (-read +answered):\n%s", diff)
+	m.require(diff == "", "returned callback (-read +returned):\n%s", diff)
 }
 
-// revived makes a terminal row scheduled again. It falls back to what it was, unless it has a new ladder.
-func (r *modelRow) revived(ladder store.Ladder) {
+// reopen makes a terminal row scheduled again, with a new ladder or with its old state to resume.
+func (r *modelRow) reopen(ladder store.Ladder) {
 	r.ClaimsWithoutResult = 0
 	if ladder == store.Restart {
 		r.LadderBase = r.AttemptCount
@@ -292,23 +294,24 @@ func (m *model) opReschedule(t *rapid.T) {
 	m.changed(r, c, err, refused, due, store.Once)
 }
 
-// changed makes a row due by hand, unless that is refused.
-func (m *model) changed(r *modelRow, c store.Callback, err error, refused bool, due int64,
-	ladder store.Ladder) {
+// changed checks the result of a retry or reschedule, and sets the row's due time unless it was refused.
+func (m *model) changed(
+	r *modelRow, c store.Callback, err error, refused bool, due int64, ladder store.Ladder,
+) {
 	m.require((err != nil) == refused, "change of %+v at %d: %v", r, m.now, err)
 	if err != nil {
 		return
 	}
-	m.asRead(c)
+	m.requireStored(c)
 	r.lose()
 	if r.State.Terminal() {
-		r.revived(ladder)
+		r.reopen(ladder)
 	}
 	r.DueAt = due
 }
 
-// check compares every row with the model, the attempts of those that were touched, and the counters with a
-// scan.
+// check compares all rows, the attempts of the touched rows, the results of polls and the counters with the
+// model.
 func (m *model) check(t *rapid.T) {
 	results, found := make(map[string]int), make(map[string]store.Callback)
 	err := m.compareCounters(m.before, m.began, func(c *store.Callback) {
@@ -321,12 +324,12 @@ func (m *model) check(t *rapid.T) {
 	for _, r := range m.rows {
 		c := found[r.ID]
 		if r.FinishedAt > 0 && c.FinishedAt == r.FinishedAt+1 {
-			c.FinishedAt-- // What ends as it is accepted ends a millisecond later.
+			c.FinishedAt-- // a callback that ends in the millisecond of its accept is stored 1 ms later
 		}
 		diff := cmp.Diff(r.Callback, c)
 		m.require(diff == "", "callback (-model +read):\n%s", diff)
 		n := results[resultOf(r.ID)]
-		m.require(n == r.results, "%d results were told of %+v", n, r)
+		m.require(n == r.results, "%d result callbacks of %+v", n, r)
 	}
 	for _, r := range m.touched {
 		n := len(m.attempts(r.ID))

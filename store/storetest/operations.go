@@ -13,26 +13,27 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// operations are those that are no method of the store, or are one with other words.
+// operations are the calls of transcripts that are not simply a method of the store.
 var operations = map[string]func(s *script, words []string) []any{
-	// wait DURATION: time passes, or goes back.
+	// wait DURATION moves the clock, also back.
 	"wait": func(s *script, words []string) []any {
 		s.now += must(time.ParseDuration(words[0])).Milliseconds()
 		return nil
 	},
-	// accept NAME… WORD… [; NAME… WORD…]…: all are accepted by one call, those before a semicolon alike.
+	// accept NAME… WORD… [; NAME… WORD…]… accepts callbacks in one call. The WORDs are the fields and options
+	// of all names before the next semicolon.
 	"accept": func(s *script, words []string) []any {
 		names, drafts := s.draftsOf(words)
 		accepted := must(s.Accept(s.ctx(), drafts))
-		s.require(len(accepted) == len(drafts), "%d answers to %d drafts", len(accepted), len(drafts))
+		s.require(len(accepted) == len(drafts), "%d results of %d drafts", len(accepted), len(drafts))
 		return s.accepted(names, drafts, accepted)
 	},
-	// Replays NAME…: as accept, and nothing is accepted.
+	// Replays NAME… WORD… calls Replays with the drafts that accept would accept.
 	"Replays": func(s *script, words []string) []any {
 		names, drafts := s.draftsOf(words)
 		return s.accepted(names, drafts, must(s.Replays(s.ctx(), drafts)))
 	},
-	// many N FIELD…: accepts so many alike, and tells nothing of them.
+	// many N FIELD… accepts N callbacks with the same fields and prints nothing.
 	"many": func(s *script, words []string) []any {
 		names := slices.Repeat([]string{"each"}, must(strconv.Atoi(words[0])))
 		_, drafts := s.draftsOf(append(names, words[1:]...))
@@ -41,8 +42,8 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return nil
 	},
-	// times N METHOD WORD…: calls a method of the store so often, with the number of the call in place of #;
-	// told is only what failed.
+	// times N METHOD WORD… calls a method of the store N times and prints only errors. # in a WORD is the
+	// number of the call.
 	"times": func(s *script, words []string) (failed []any) {
 		for i := range must(strconv.Atoi(words[0])) {
 			for _, answer := range s.call("", words[1], numbered(words[2:], i)) {
@@ -53,7 +54,7 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return failed
 	},
-	// crowd N METHOD WORD…: as times, all at once; told is how many calls were answered alike.
+	// crowd N METHOD WORD… is times with concurrent calls. It prints the number of calls with each result.
 	"crowd": func(s *script, words []string) (answers []any) {
 		n := must(strconv.Atoi(words[0]))
 		calls := make([]func() []reflect.Value, n)
@@ -61,7 +62,7 @@ var operations = map[string]func(s *script, words []string) []any{
 			m, args := s.arguments(words[1], numbered(words[2:], i))
 			calls[i] = func() []reflect.Value { return m.Call(args) }
 		}
-		alike := make(map[string]int)
+		counts := make(map[string]int)
 		for _, results := range crowd(s.fixture, n, func(i int) []reflect.Value { return calls[i]() }) {
 			answer := "done"
 			err, _ := results[len(results)-1].Interface().(error)
@@ -73,57 +74,62 @@ var operations = map[string]func(s *script, words []string) []any{
 			} else if results[0].Kind() == reflect.Bool {
 				answer = fmt.Sprint(results[0])
 			}
-			alike[answer]++
+			counts[answer]++
 		}
-		for _, answer := range slices.Sorted(maps.Keys(alike)) {
-			answers = append(answers, fmt.Sprintf("%s: %d of %d", answer, alike[answer], n))
+		for _, answer := range slices.Sorted(maps.Keys(counts)) {
+			answers = append(answers, fmt.Sprintf("%s: %d of %d", answer, counts[answer], n))
 		}
 		return answers
 	},
-	// ends METHOD WORD…: how many rows a method returns, the first and the last of them.
+	// ends METHOD WORD… prints the number of rows that a method returns, the first row and the last.
 	"ends": func(s *script, words []string) []any {
 		rows := reflect.ValueOf(s.call("", words[0], words[1:])[0])
 		return []any{fmt.Sprint(rows.Len(), " rows"), rows.Index(0).Interface(),
 			rows.Index(rows.Len() - 1).Interface()}
 	},
-	"claim": stamp, // claim NAME… [FIELD…]: a stamp
-	"lose": func(s *script, words []string) []any { // the claims run out
+	// claim NAME… [FIELD…] stamps callbacks. FIELDs are those of the stamp.
+	"claim": stamp,
+	// lose NAME… [FIELD…] stamps callbacks and moves the clock until their claims run out.
+	"lose": func(s *script, words []string) []any {
 		answers := stamp(s, words)
 		s.now += claimLasts
 		clear(s.waiting)
 		return answers
 	},
+	// These commit a result, each with NAME… [FIELD…] (see result).
 	"fail":    result((*fixture).failed),
 	"succeed": result((*fixture).succeeded),
 	"die":     result((*fixture).died),
-	"back":    result(func(f *fixture, w *store.Stamped) store.Result { return handedBack(w, f.now) }),
-	"solve": result(func(f *fixture, w *store.Stamped) store.Result {
+	"back":    result(func(f *fixture, w *store.Stamped) store.Result { return putBack(w, f.now) }),
+	"pollsuccess": result(func(f *fixture, w *store.Stamped) store.Result {
 		return f.answered(w, store.Succeeded, store.PollSucceeded, 200, `{"paid":true}`)
 	}),
-	"disappoint": result(func(f *fixture, w *store.Stamped) store.Result {
+	"pollfailure": result(func(f *fixture, w *store.Stamped) store.Result {
 		return f.answered(w, store.Succeeded, store.PollFailed, 404, "gone")
 	}),
-	// again NAME…: commits the last result once more.
-	"again":    ofEach(func(s *script, name string) any { return about{name, s.commit(s.results[name])} }),
-	"get":      ofEach(func(s *script, name string) any { return s.get(s.ids[name]) }),
-	"attempts": ofEach(func(s *script, name string) any { return s.attempts(s.ids[name]) }),
-	// list FIELD…: the names of what a filter picks.
+	// again NAME… commits the last result of each callback again.
+	"again": forEach(func(s *script, name string) any {
+		return answerOf{name, s.commit(s.results[name])}
+	}),
+	"get":      forEach(func(s *script, name string) any { return s.get(s.ids[name]) }),
+	"attempts": forEach(func(s *script, name string) any { return s.attempts(s.ids[name]) }),
+	// list FIELD… prints the names of the callbacks that a filter picks.
 	"list": func(s *script, words []string) []any {
 		f := store.Filter{Now: s.now, Limit: 500}
 		s.assign(reflect.ValueOf(&f).Elem(), words)
 		return []any{joined(s, ids(must(s.List(s.ctx(), project, f)).Callbacks...))}
 	},
-	// audit N: the newest entries.
+	// audit N prints the N newest audit entries.
 	"audit": func(s *script, words []string) (answers []any) {
 		for _, e := range s.newest(must(strconv.Atoi(words[0]))) {
 			by := store.Actor{Name: e.Actor, Address: e.Address, Reason: e.Reason}
 			s.check(by == actor, "audit: %+v", e)
-			text := fmt.Sprintln(e.Action, s.hide(e.Object), s.hide(e.Before), s.hide(e.After))
+			text := fmt.Sprintln(e.Action, s.nameIDs(e.Object), s.nameIDs(e.Before), s.nameIDs(e.After))
 			answers = append(answers, strings.TrimSpace(text))
 		}
 		return answers
 	},
-	// AddActivity FIELD… [; FIELD…]…: rows in which every count is another, n=N more.
+	// AddActivity FIELD… [; FIELD…]… adds rows. Each count of a row has another value, and n=N adds N to all.
 	"AddActivity": func(s *script, words []string) []any {
 		var rows []store.Activity
 		for part := range strings.SplitSeq(strings.Join(words, " "), ";") {
@@ -137,13 +143,13 @@ var operations = map[string]func(s *script, words []string) []any{
 		s.ok(s.AddActivity(s.ctx(), rows))
 		return nil
 	},
-	// entries FIELD…: those of the audit that a filter picks, the same on pages of every size.
+	// entries FIELD… prints the audit entries that a filter picks. They must be the same with all page sizes.
 	"entries": func(s *script, words []string) (answers []any) {
 		var f store.AuditFilter
 		s.assign(reflect.ValueOf(&f).Elem(), words)
 		for _, f.Limit = range []int{0, 1, 3, 500} {
 			entries := each(s.audit(f), func(e store.AuditEntry) any {
-				return strings.Join([]string{e.Action, s.hide(e.Object), "by", e.Actor,
+				return strings.Join([]string{e.Action, s.nameIDs(e.Object), "by", e.Actor,
 					s.number(e.At, false)}, " ")
 			})
 			s.require(f.Limit == 0 || slices.Equal(answers, entries), "in pages of %d: %v", f.Limit, entries)
@@ -151,7 +157,7 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return append(answers, "in all "+strconv.Itoa(len(answers)))
 	},
-	// walk METHOD WORD…: the open rows of a walk, the same on pages of every size.
+	// walk METHOD WORD… prints the open rows of a walk. They must be the same with all page sizes.
 	"walk": func(s *script, words []string) []any {
 		var all []string
 		for i, limit := range []int{100, 1, 2, 3} {
@@ -172,8 +178,8 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return []any{joined(s, all)}
 	},
-	// plan NAME KEY/FINGERPRINT [FIELD…] ENDPOINT…: plans an event, whose callbacks are NAME1,
-	// NAME2 and so on.
+	// plan NAME KEY/FINGERPRINT [FIELD…] ENDPOINT… plans an event. Its callbacks get the names NAME1, NAME2
+	// and so on.
 	"plan": func(s *script, words []string) []any {
 		endpoints, fields := cut(words[2:])
 		key, fingerprint, _ := strings.Cut(words[1], "/")
@@ -187,23 +193,24 @@ var operations = map[string]func(s *script, words []string) []any{
 		if err != nil {
 			return []any{err}
 		}
-		text := fmt.Sprintf("%s, known: %t", s.hide(plan.ID), known)
+		text := fmt.Sprintf("%s, known: %t", s.nameIDs(plan.ID), known)
 		for _, target := range plan.Targets {
 			text += fmt.Sprintf(", %s for %s, accepted: %t",
-				s.hide(target.CallbackID), target.EndpointID, target.Accepted)
+				s.nameIDs(target.CallbackID), target.EndpointID, target.Accepted)
 		}
 		return []any{text}
 	},
-	// read SCHEDULE…: what is to be fired is read as it is now. fire SCHEDULE[:FIELD]… [FIELD…]: fires it, or
-	// what was read last, in one call; one that comes again fires its next time.
+	// read SCHEDULE… plans the next run of each schedule, for a later run.
 	"read": func(s *script, words []string) []any {
 		for _, name := range words {
-			s.firings[name] = s.firing(s.getSchedule(s.ids[name]))
+			s.planned[name] = s.plannedRun(s.getSchedule(s.ids[name]))
 		}
 		return nil
 	},
-	"fire": func(s *script, words []string) (answers []any) {
-		var firings []store.PlannedRun
+	// run SCHEDULE[:FIELD]… [FIELD…] runs schedules in one call. It uses the run that read has planned, or
+	// plans one now. A schedule that is listed twice also runs at its next due time.
+	"run": func(s *script, words []string) (answers []any) {
+		var runs []store.PlannedRun
 		var fields []string
 		for _, word := range words {
 			if name, _, _ := strings.Cut(word, ":"); s.ids[name] == "" {
@@ -216,42 +223,42 @@ var operations = map[string]func(s *script, words []string) []any{
 			if s.ids[name] == "" {
 				continue
 			}
-			firing, read := s.firings[name]
-			if first, again := before[name]; again {
-				first.Schedule.NextAt = first.Next
-				firing = s.firing(first.Schedule)
+			run, read := s.planned[name]
+			if earlier, repeated := before[name]; repeated {
+				earlier.Schedule.NextAt = earlier.Next
+				run = s.plannedRun(earlier.Schedule)
 			} else {
-				delete(s.firings, name)
+				delete(s.planned, name)
 				if !read {
-					firing = s.firing(s.getSchedule(s.ids[name]))
+					run = s.plannedRun(s.getSchedule(s.ids[name]))
 				}
 			}
-			firing.Now = s.now
-			s.assign(reflect.ValueOf(&firing).Elem(), fields)
+			run.Now = s.now
+			s.assign(reflect.ValueOf(&run).Elem(), fields)
 			if has {
-				s.assign(reflect.ValueOf(&firing).Elem(), []string{own})
+				s.assign(reflect.ValueOf(&run).Elem(), []string{own})
 			}
-			before[name] = firing
-			if firing.Draft != nil {
-				s.fired++
-				s.name(fmt.Sprint(name, "-", s.fired), firing.Draft.Callback.ID)
-				s.said["Callback "+firing.Draft.Callback.ID] = s.flat(firing.Draft.Callback)
+			before[name] = run
+			if run.Draft != nil {
+				s.runNumber++
+				s.name(fmt.Sprint(name, "-", s.runNumber), run.Draft.Callback.ID)
+				s.printed["Callback "+run.Draft.Callback.ID] = s.flat(run.Draft.Callback)
 			}
-			firings = append(firings, firing)
+			runs = append(runs, run)
 		}
-		for i, fired := range s.fixture.fire(firings...) {
-			answers = append(answers, about{s.names[firings[i].Schedule.ID], fired})
+		for i, result := range s.runAll(runs...) {
+			answers = append(answers, answerOf{s.names[runs[i].Schedule.ID], result})
 		}
 		return answers
 	},
-	// health ENDPOINT [FIELD…]: reports it, and shows the endpoint.
+	// health ENDPOINT [FIELD…] reports the endpoint's health and prints the endpoint.
 	"health": func(s *script, words []string) []any {
 		h := store.EndpointHealth{ID: s.ids[words[0]]}
 		s.assign(reflect.ValueOf(&h).Elem(), words[1:])
 		s.ok(s.ReportHealth(s.ctx(), []store.EndpointHealth{{ID: s.id(), FailedAt: s.now}, h}, s.now))
 		return []any{must(s.Endpoint(s.ctx(), project, h.ID))}
 	},
-	// upsert NAME[:FIELD,…]…: endpoints with these external ids, in one call.
+	// upsert NAME[:FIELD,…]… upserts endpoints with these external ids in one call.
 	"upsert": func(s *script, words []string) (answers []any) {
 		wants := each(words, func(word string) store.EndpointUpsert {
 			name, fields, _ := strings.Cut(word, ":")
@@ -267,33 +274,33 @@ var operations = map[string]func(s *script, words []string) []any{
 			if done.Created {
 				s.name(wants[i].ExternalID, done.Endpoint.ID)
 			}
-			answers = append(answers, about{wants[i].ExternalID, done})
+			answers = append(answers, answerOf{wants[i].ExternalID, done})
 		}
 		return answers
 	},
-	// born: callbacks that came into being by themselves since the last time.
-	"born": func(s *script, _ []string) []any { return []any{s.bornNow()} },
-	// told POLL…: the callback that tells how each has ended, by the name of POLL-told, and its body.
-	"told": func(s *script, words []string) (answers []any) {
+	// spawned prints the callbacks that the store created since the last spawned, such as results of polls.
+	"spawned": func(s *script, _ []string) []any { return []any{s.spawnedNow()} },
+	// reported POLL… prints the result callback of each poll and its body. Its name becomes POLL-result.
+	"reported": func(s *script, words []string) (answers []any) {
 		for _, name := range words {
 			d := must(s.PollDetail(s.ctx(), project, s.ids[name]))
 			if d.ResultID == "" {
 				answers = append(answers, name+": nothing")
 				continue
 			}
-			s.name(name+"-told", d.ResultID)
-			s.said["Callback "+d.ResultID] = s.flat(d.OnResult.Callback)
+			s.name(name+"-result", d.ResultID)
+			s.printed["Callback "+d.ResultID] = s.flat(d.OnResult.Callback)
 			body := must(s.Payload(s.ctx(), project, d.ResultID)).Body
 			answers = append(answers, s.get(d.ResultID), string(d.Outcome)+" "+string(body))
 		}
 		return answers
 	},
-	// counters: they are what a scan would count.
+	// counters checks that the counters equal a count of the rows.
 	"counters": func(s *script, _ []string) []any {
 		s.checkCounters()
 		return nil
 	},
-	// feed: what has come into it since the last time. feed PROJECT: all that is in another's.
+	// feed prints the outcomes since the last feed. feed PROJECT prints all outcomes of another project.
 	"feed": func(s *script, words []string) []any {
 		s.fold()
 		if len(words) > 0 {
@@ -307,14 +314,14 @@ var operations = map[string]func(s *script, words []string) []any{
 	},
 }
 
-// ofEach answers of each name.
-func ofEach(answer func(s *script, name string) any) func(*script, []string) []any {
+// forEach returns an operation that prints one result for each name.
+func forEach(answer func(s *script, name string) any) func(*script, []string) []any {
 	return func(s *script, names []string) []any {
 		return each(names, func(name string) any { return answer(s, name) })
 	}
 }
 
-// stamp stamps rows; the answers are in the order of the words.
+// stamp stamps rows. It returns their results in the order of the names.
 func stamp(s *script, words []string) (answers []any) {
 	names, fields := cut(words)
 	var st struct {
@@ -335,19 +342,19 @@ func stamp(s *script, words []string) (answers []any) {
 	for _, r := range refused {
 		byID[r.ID] = r
 	}
-	s.require(len(byID) == len(names), "%d rows were answered of %d claims", len(byID), len(names))
+	s.require(len(byID) == len(names), "%d results of %d claims", len(byID), len(names))
 	for _, c := range st.Claims {
 		answers = append(answers, byID[c.ID])
 	}
 	return answers
 }
 
-// result commits a result of callbacks that were claimed, and claims those that were not: NAME… [FIELD…].
-// With claim=N it is that of the N-th claim.
+// result returns the operation NAME… [FIELD…], which commits a result of each callback. It claims callbacks
+// without a waiting claim first. claim=N commits the result of the N-th claim.
 func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []string) []any {
 	return func(s *script, words []string) (answers []any) {
 		names, fields := cut(words)
-		number := 0 // the last
+		number := 0 // 0: the last claim
 		fields = slices.DeleteFunc(fields, func(field string) bool {
 			n, numbered := strings.CutPrefix(field, "claim=")
 			if numbered {
@@ -373,29 +380,29 @@ func result(of func(*fixture, *store.Stamped) store.Result) func(*script, []stri
 			if claim == claims[len(claims)-1] {
 				s.waiting[name] = false
 			}
-			answers = append(answers, about{name, s.commit(r)})
+			answers = append(answers, answerOf{name, s.commit(r)})
 		}
 		return answers
 	}
 }
 
-// numbered has the number of a call in place of #.
+// numbered replaces # in words with the number of a call.
 func numbered(words []string, n int) []string {
 	return each(words, func(word string) string { return strings.ReplaceAll(word, "#", strconv.Itoa(n)) })
 }
 
-// An about is a value that is told under a name.
-type about struct {
+// An answerOf is a result with the name under which it is printed.
+type answerOf struct {
 	name  string
 	value any
 }
 
-// joined are the names of ids.
+// joined returns the names of ids, separated by spaces.
 func joined(s *script, ids []string) string {
-	return cmp.Or(strings.Join(each(ids, s.hide), " "), "none")
+	return cmp.Or(strings.Join(each(ids, s.nameIDs), " "), "none")
 }
 
-// cut parts names from fields: those have a value, or begin with a point.
+// cut separates names from fields. A field has a value, or begins with a dot.
 func cut(words []string) (names, fields []string) {
 	for _, word := range words {
 		if strings.ContainsAny(word, "=.") {
@@ -407,7 +414,7 @@ func cut(words []string) (names, fields []string) {
 	return names, fields
 }
 
-// draftsOf makes the drafts of an accept.
+// draftsOf returns the drafts of an accept, and their names.
 func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft) {
 	for len(words) > 0 {
 		n := slices.Index(words, ";")
@@ -437,7 +444,7 @@ func (s *script) draftsOf(words []string) (names []string, drafts []store.Draft)
 	return names, drafts
 }
 
-// option is an option of the fixture by its name; nil: the word is a field.
+// option returns the fixture's option for a word, or nil if the word is a field.
 func (s *script) option(word string) option {
 	name, value, _ := strings.Cut(word, "=")
 	switch name {
@@ -452,7 +459,7 @@ func (s *script) option(word string) option {
 	return nil
 }
 
-// accepted names the callbacks of drafts, and says what became of each.
+// accepted names the callbacks of drafts, and returns the results to print.
 func (s *script) accepted(names []string, drafts []store.Draft, accepted []store.Accepted) (answers []any) {
 	for i, a := range accepted {
 		switch {
@@ -461,19 +468,19 @@ func (s *script) accepted(names []string, drafts []store.Draft, accepted []store
 			continue
 		case !a.Replayed:
 			s.name(names[i], a.Callback.ID)
-			s.said["Callback "+a.Callback.ID] = s.flat(drafts[i].Callback)
+			s.printed["Callback "+a.Callback.ID] = s.flat(drafts[i].Callback)
 			if string(drafts[i].Body) == paid {
-				s.said["Stamped "+a.Callback.ID] = map[string]string{"body": paid}
+				s.printed["Stamped "+a.Callback.ID] = map[string]string{"body": paid}
 			}
 		default:
 			names[i] += " is " + s.names[a.Callback.ID]
 		}
-		answers = append(answers, about{names[i], a})
+		answers = append(answers, answerOf{names[i], a})
 	}
 	return answers
 }
 
-// activity is one in which every count is another, n of them more.
+// activity sets all counts of a row to different values, each increased by n.
 func activity(a store.Activity, n int64) store.Activity {
 	a.Accepted, a.Succeeded, a.Failed, a.Unknown, a.Dead = n+1, n+2, n+3, n+4, n+5
 	for i := range a.Lateness {

@@ -10,27 +10,28 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// outcomes follows the feed to its end, in pages.
+// outcomes reads the feed to its end, in pages.
 func (f *fixture) outcomes(after store.OutcomeCursor, page int) ([]store.TerminalEvent, store.OutcomeCursor) {
 	var all []store.TerminalEvent
 	for {
 		events, next := must2(f.Outcomes(f.ctx(), project, after, page))
 		f.require(len(events) <= page, "a page has %d outcomes, the limit is %d", len(events), page)
 		if len(events) == 0 {
-			same(f, "the cursor after a page without outcomes", after, next)
+			same(f, "cursor after an empty page", after, next)
 			return all, after
 		}
-		same(f, "the next page begins after", events[len(events)-1].Cursor, next)
+		same(f, "cursor of the next page", events[len(events)-1].Cursor, next)
 		all, after = append(all, events...), next
 	}
 }
 
-// before says whether a comes before b in the feed.
+// before reports whether a comes before b in the feed.
 func before(a, b store.OutcomeCursor) bool {
 	return cmp.Or(cmp.Compare(a.Tx, b.Tx), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Item, b.Item)) < 0
 }
 
-// testOutcomesMany: many that end at once are many rows of the feed, and are purged in parts.
+// testOutcomesMany ends so many callbacks at once that they fill several rows of the feed. It also purges
+// them in parts.
 func testOutcomesMany(f *fixture) {
 	drafts := make([]store.Draft, 1500)
 	for i := range drafts {
@@ -43,21 +44,21 @@ func testOutcomesMany(f *fixture) {
 	for _, e := range events {
 		seen[e.ID] = true
 	}
-	same(f, "outcomes, of callbacks", [2]int{1499, 1499}, [2]int{len(events), len(seen)})
+	same(f, "numbers of outcomes and callbacks", [2]int{1499, 1499}, [2]int{len(events), len(seen)})
 	must2(f.PurgeOutcomes(f.ctx(), f.now, f.now, 100))
 	events, _ = f.outcomes(store.OutcomeCursor{}, 400)
-	same(f, "outcomes after a purge of those before now", 1499, len(events))
+	same(f, "outcomes after a purge of the time before now", 1499, len(events))
 	must2(f.PurgeOutcomes(f.ctx(), f.now, f.now+1, 1000))
 	events, after := f.outcomes(end, 10)
 	f.check(len(events) == 0 && after == end, "after a purge of all: %+v, %+v", events, after)
 }
 
-// testOutcomesCrowd ends callbacks on many sides at once, several times each, while two processes fold and a
-// reader of the feed is killed again and again: it sees each end once, those of a callback in their order.
+// testOutcomesCrowd ends callbacks concurrently, several times each, while two processes fold and a reader of
+// the feed crashes repeatedly. The reader must see each end once, and the ends of a callback in their order.
 func testOutcomesCrowd(f *fixture) {
 	const writers, rounds, batch = 6, 12, 7
 	var mu sync.Mutex
-	want := make(map[string][]string) // by callback, what it ended as
+	want := make(map[string][]string) // the ends of each callback
 	var clock atomic.Int64
 	clock.Store(f.now)
 	work := func() {
@@ -79,13 +80,13 @@ func testOutcomesCrowd(f *fixture) {
 			got[e.ID] = append(got[e.ID], fmt.Sprint(e.State, e.Reason, e.AttemptCount))
 		}
 	}
-	var kept store.OutcomeCursor // what survives the reader
+	var kept store.OutcomeCursor // survives the crashes of the reader
 	random := rand.New(rand.NewPCG(99, 7))
 	f.during(func() { f.during(work, 2, func() { f.ok(f.Fold(f.ctx(), clock.Add(1))) }) }, 1, func() {
 		for {
 			events, next := must2(f.Outcomes(f.ctx(), project, kept, 1+random.IntN(40)))
 			if random.IntN(4) == 0 {
-				return // killed before it kept anything of the page
+				return // the reader crashes before it keeps the page
 			}
 			keep(events)
 			kept = next
@@ -99,7 +100,7 @@ func testOutcomesCrowd(f *fixture) {
 	same(f, "outcomes", want, got)
 }
 
-// endMany accepts a batch and ends each callback of it, some of them several times, and says as what.
+// endMany accepts n callbacks and ends each of them, some several times. It calls ended for each end.
 func (f *fixture) endMany(random *rand.Rand, n int, clock *atomic.Int64, ended func(id, as string)) {
 	as := make(map[string]int)
 	attempt := func(ids ...string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// polling makes drafts polls of a reference; their results have a reference of their own.
+// polling makes a draft a poll of a reference. Its result callback has the reference resultOf(ref).
 func polling(ref string) option {
 	return func(d *store.Draft) {
 		c := &d.Callback
@@ -18,22 +18,22 @@ func polling(ref string) option {
 			Context: `{"order": "<1>", "n": 12345678901234567890}`,
 			OnResult: &store.ResultDraft{Callback: store.Callback{
 				Kind: store.Notify, URL: "https://shop.example/polled", Method: "POST",
-				Topic: "payment.polled",
-				Ref:   resultOf(ref), Lane: "results", Headers: []store.Header{{Name: "X-A", Value: "1"}},
-				Labels: map[string]string{"a": "b"}, LockKey: "lock " + ref, Policy: policy(time.Second),
+				Headers: []store.Header{{Name: "X-A", Value: "1"}}, ContentType: "application/json",
+				Topic: "payment.polled", Ref: resultOf(ref), LockKey: "lock " + ref, Lane: "results",
+				Labels: map[string]string{"a": "b"}, Policy: policy(time.Second),
 				Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
-				ContentType: "application/json",
 			}},
 		}
 	}
 }
 
-// resultOf is the reference of the results of polls of a reference.
+// resultOf returns the reference of the result callbacks for polls of a reference.
 func resultOf(ref string) string { return "result of " + ref }
 
-// answered is a result of an attempt at a poll, whose answer ended it or not.
-func (f *fixture) answered(s *store.Stamped, state store.State, reason store.Reason, status int,
-	body string) store.Result {
+// answered returns the result of a poll's attempt with a response.
+func (f *fixture) answered(
+	s *store.Stamped, state store.State, reason store.Reason, status int, body string,
+) store.Result {
 	r := f.failed(s)
 	r.State, r.Reason = state, reason
 	if state.Terminal() {
@@ -46,10 +46,11 @@ func (f *fixture) answered(s *store.Stamped, state store.State, reason store.Rea
 	return r
 }
 
-// results are the callbacks that tell of polls of a reference, the newest first.
+// results returns the ids of the result callbacks for polls of a reference, newest first.
 func (f *fixture) results(ref string) []string { return f.list(store.Filter{Ref: resultOf(ref)}) }
 
-// testPollLiveCrowd: many that ask for the same poll at once, and end it, get one at a time.
+// testPollLiveCrowd creates the same poll concurrently, and cancels it. At most one poll of a reference and
+// URL may be open at a time.
 func testPollLiveCrowd(f *fixture) {
 	const each = 8
 	var once, often atomic.Int64
@@ -72,7 +73,7 @@ func testPollLiveCrowd(f *fixture) {
 				err = accepted[0].Err
 			}
 			if errors.Is(err, store.ErrUnavailable) {
-				continue // it ended again and again while this one looked
+				continue // other callers ended the poll during each try of this accept
 			}
 			f.ok(err)
 			if !accepted[0].Replayed {
@@ -86,13 +87,13 @@ func testPollLiveCrowd(f *fixture) {
 			first[a.Callback.ID] = true
 		}
 	}
-	f.check(len(first) == 1 && once.Load() == 1, "%d polls, %d fresh", len(first), once.Load())
+	f.check(len(first) == 1 && once.Load() == 1, "%d polls, %d of them new", len(first), once.Load())
 	n := int64(len(f.results("often")))
 	f.check(n == often.Load() && n > 0, "%d results of %d polls", n, often.Load())
 }
 
-// testPollReopenCrowd: of many dead polls of one reference and address that are retried at once one is
-// opened.
+// testPollReopenCrowd retries many dead polls of one reference and URL concurrently. Exactly one of them may
+// become open.
 func testPollReopenCrowd(f *fixture) {
 	const many = 8
 	var twins []string
@@ -103,16 +104,16 @@ func testPollReopenCrowd(f *fixture) {
 	}
 	for range 8 {
 		opened := f.winners(many, store.ErrPollLive, func(i int) error {
-			return errOf(f.Retry(f.ctx(), project, twins[i], store.Retry{Ladder: store.Once, Now: f.now},
-				actor))
+			retry := store.Retry{Ladder: store.Once, Now: f.now}
+			return errOf(f.Retry(f.ctx(), project, twins[i], retry, actor))
 		})
-		f.require(len(opened) == 1, "%d were opened", len(opened))
+		f.require(len(opened) == 1, "%d polls were opened", len(opened))
 		f.cancel(twins[opened[0]])
 	}
 }
 
-// bornNow takes the callbacks that came into being by themselves.
-func (f *fixture) bornNow() (rows []store.OpenRow) {
+// spawnedNow returns the callbacks that the store created since the last call, such as results of polls.
+func (f *fixture) spawnedNow() (rows []store.OpenRow) {
 	for {
 		select {
 		case r := <-f.Spawned():

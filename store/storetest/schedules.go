@@ -7,7 +7,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// newSchedule is one that is due at the next second.
+// newSchedule returns a schedule that is not created yet. It is due in a second.
 func (f *fixture) newSchedule(name string) store.Schedule {
 	return store.Schedule{
 		ID: f.id(), Project: project, Name: name, Cron: "*/5 * * * *", Timezone: "Asia/Shanghai",
@@ -36,8 +36,9 @@ func (f *fixture) runs(id string) []store.ScheduleRun {
 	return must(f.ScheduleRuns(f.ctx(), project, id))
 }
 
-// testScheduleNames: many that want the same name at once agree on one; and a project has at most so many.
-func testScheduleNames(f *fixture) {
+// testScheduleNameCrowd gives many schedules the same name concurrently, of which one may succeed. It also
+// checks the limit of schedules in a project.
+func testScheduleNameCrowd(f *fixture) {
 	const many = 10
 	moving := f.schedules(many)
 	create := func(name string) error {
@@ -56,46 +57,47 @@ func testScheduleNames(f *fixture) {
 	}
 	created := 0
 	var full *store.InvalidError
-	for _, err := range crowd(f, 6, func(int) error { return create(f.id()) }) { // two places are left
+	for _, err := range crowd(f, 6, func(int) error { return create(f.id()) }) { // the limit allows two more
 		if err == nil {
 			created++
 			continue
 		}
-		f.check(errors.As(err, &full) && full.Fields[0].Field == "name", "one too many: %v", err)
+		f.check(errors.As(err, &full) && full.Fields[0].Field == "name", "schedule above the limit: %v", err)
 	}
-	same(f, "made where there was room for two", 2, created)
+	same(f, "schedules created up to the limit", 2, created)
 	theirs := f.newSchedule("of another")
 	theirs.Project = "other"
 	must(f.CreateSchedule(f.ctx(), theirs, actor))
 }
 
-// firing is the next due time of a schedule, with a callback.
-func (f *fixture) firing(s store.Schedule) store.PlannedRun {
+// plannedRun returns the run of a schedule at its next due time, with a callback.
+func (f *fixture) plannedRun(s store.Schedule) store.PlannedRun {
 	d := f.draft()
 	return store.PlannedRun{Schedule: s, Next: s.NextAt + 60_000, Draft: &d, Due: s.NextAt, Now: f.now}
 }
 
-func (f *fixture) fire(firings ...store.PlannedRun) []store.PlannedRunResult {
-	fired := must(f.RunSchedules(f.ctx(), firings))
-	f.require(len(fired) == len(firings), "fired %d of %d", len(fired), len(firings))
-	return fired
+func (f *fixture) runAll(planned ...store.PlannedRun) []store.PlannedRunResult {
+	results := must(f.RunSchedules(f.ctx(), planned))
+	f.require(len(results) == len(planned), "%d results of %d runs", len(results), len(planned))
+	return results
 }
 
-// testFireCrowd: many fire the same due times at once, each in an order of its own; each is made once.
-func testFireCrowd(f *fixture) {
+// testRunCrowd runs the same due times concurrently, each caller in another order. Each due time must be run
+// once.
+func testRunCrowd(f *fixture) {
 	const crowds, schedules, rounds = 8, 10, 3
 	all := f.schedules(schedules)
 	made := make(map[string]int)
 	for range rounds {
 		for _, won := range crowd(f, crowds, func(n int) (won []string) {
-			firings := make([]store.PlannedRun, schedules)
-			for i := range firings {
-				firings[i] = f.firing(all[(i*7+n)%schedules])
+			planned := make([]store.PlannedRun, schedules)
+			for i := range planned {
+				planned[i] = f.plannedRun(all[(i*7+n)%schedules])
 			}
-			for i, got := range f.fire(firings...) {
+			for i, got := range f.runAll(planned...) {
 				f.ok(got.Err)
 				if got.Won {
-					won = append(won, firings[i].Schedule.ID)
+					won = append(won, planned[i].Schedule.ID)
 				}
 			}
 			return won
@@ -111,23 +113,23 @@ func testFireCrowd(f *fixture) {
 	}
 	for i, s := range all {
 		n, runs := made[s.ID], f.runs(s.ID)
-		f.check(n == rounds && len(runs) == rounds, "schedule %d was fired %d times, with %d runs", i, n,
+		f.check(n == rounds && len(runs) == rounds, "schedule %d won %d times and has %d runs", i, n,
 			len(runs))
 	}
 	f.wantOpen(rounds * schedules)
 }
 
-// testRunsKept: only so many runs of a schedule are kept.
+// testRunsKept checks that the store keeps the last KeptRuns runs of a schedule.
 func testRunsKept(f *fixture) {
 	s, other := f.schedule("by hand"), f.schedule("other")
-	f.fire(f.firing(other))
+	f.runAll(f.plannedRun(other))
 	var last []string
 	for range store.KeptRuns + 5 {
-		firing := f.firing(f.getSchedule(s.ID))
-		last = append([]string{firing.Draft.Callback.ID}, last...)
-		f.fire(firing)
+		planned := f.plannedRun(f.getSchedule(s.ID))
+		last = append([]string{planned.Draft.Callback.ID}, last...)
+		f.runAll(planned)
 	}
-	same(f, "runs that are kept", last[:store.KeptRuns],
+	same(f, "kept runs", last[:store.KeptRuns],
 		each(f.runs(s.ID), func(r store.ScheduleRun) string { return r.CallbackID }))
 	same(f, "runs of another schedule", 1, len(f.runs(other.ID)))
 }

@@ -6,15 +6,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Store is what is checked. The methods are those that the code of the suite calls; transcripts call
-// others, too, by their names. They are listed here again because the package may not import its users.
+// A Store is the store under test. The interface has the methods that the code of the suite calls.
+// Transcripts call further methods by name. The interface is defined here because this package must not
+// import packages that use it.
 type Store interface {
-	// The hot path.
+	// Accept, stamp and commit.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 	Stamp(ctx context.Context, s store.Stamp) ([]*store.Stamped, []store.Refusal, error)
 	Commit(ctx context.Context, results []store.Result, now int64) ([]store.Committed, error)
 
-	// Changes by people.
+	// Changes by callers.
 	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
@@ -53,14 +54,14 @@ type Store interface {
 	EndpointsChanged(ctx context.Context, since int64, limit int) ([]store.Endpoint, error)
 	ReportHealth(ctx context.Context, reports []store.EndpointHealth, now int64) error
 
-	// The feed and the books.
+	// The feed and the reconciliation.
 	Outcomes(ctx context.Context, project string, after store.OutcomeCursor,
 		limit int) ([]store.TerminalEvent, store.OutcomeCursor, error)
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	Compare(ctx context.Context, project string, from, to int64, refs []string, most int) (store.Comparison,
 		error)
 
-	// What the faces show.
+	// Reads of the API and the admin UI.
 	Get(ctx context.Context, project, id string) (store.Callback, error)
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
 	Attempts(ctx context.Context, project, id string, before, limit int) ([]store.Attempt, error)
@@ -90,9 +91,8 @@ type Store interface {
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 	ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error)
 
-	// Firings.
-	RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error)
+	RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]store.PlannedRunResult, error)
 
-	// Damage makes the policy of a callback undecodable, as a broken disk or a careless hand would.
+	// Damage makes the policy of a callback undecodable, as a disk error would.
 	Damage(ctx context.Context, id string) error
 }

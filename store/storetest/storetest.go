@@ -1,6 +1,7 @@
-// Package storetest is what any store must pass: a conformance suite with a model-based run.
+// Package storetest is the conformance suite that every store must pass. It includes a model-based test.
 //
-// The suite checks behaviour through the methods that the engine and the faces use; it knows no SQL.
+// The suite checks behaviour through the methods that the engine, the API and the admin UI use. It contains
+// no SQL.
 package storetest
 
 import (
@@ -9,14 +10,14 @@ import (
 	"testing"
 )
 
-// Options say what Run runs.
+// Options select the tests that Run runs.
 type Options struct {
-	// Groups are the names of tests, "Read/Pages", or what they begin with, "Read"; none: all.
+	// Groups are names of tests, such as "Read/Pages", or of groups, such as "Read". Empty: all tests.
 	Groups []string
-	// Crowds leaves out all but the tests that call the store from several goroutines: their names end in
-	// Crowd.
+	// Crowds runs only the tests that call the store from several goroutines. Their names end in Crowd.
 	Crowds bool
-	// Histories is how many histories the model runs at most. The flag -rapid.checks, 100, bounds it, too.
+	// Histories is the largest number of histories of the model. The flag -rapid.checks (default 100) is
+	// another limit.
 	Histories int
 }
 
@@ -29,35 +30,35 @@ func (o Options) has(name string) bool {
 	})
 }
 
-// tests are those that are no transcripts: of many rows, and of several goroutines.
+// tests are the tests without a transcript: those with many rows, and those with several goroutines.
 var tests = map[string]func(*fixture){
-	"Accept/Order":           testAcceptAnswersInPlace,
-	"Accept/Crowd":           testAcceptConcurrently,
-	"Accept/ExpiredKeyCrowd": testExpiredKey,
+	"Accept/Order":           testAcceptOrder,
+	"Accept/Crowd":           testAcceptCrowd,
+	"Accept/ExpiredKeyCrowd": testExpiredKeyCrowd,
 	"Event/Crowd":            testEventCrowd,
 	"Audit/Chain":            testAuditChain,
 	"Audit/ChainCrowd":       testAuditChainCrowd,
-	"Lane/PauseCrowd":        testLanesMadeWhilePaused,
-	"Endpoint/UpsertCrowd":   testEndpointUpsertTogether,
-	"Endpoint/OrderCrowd":    testChangesInOrder,
+	"Lane/PauseCrowd":        testLanePauseCrowd,
+	"Endpoint/UpsertCrowd":   testEndpointUpsertCrowd,
+	"Endpoint/OrderCrowd":    testEndpointOrderCrowd,
 	"Outcomes/Many":          testOutcomesMany,
 	"Outcomes/Crowd":         testOutcomesCrowd,
 	"Poll/LiveCrowd":         testPollLiveCrowd,
 	"Poll/ReopenCrowd":       testPollReopenCrowd,
-	"Schedule/NameCrowd":     testScheduleNames,
-	"Schedule/FireCrowd":     testFireCrowd,
+	"Schedule/NameCrowd":     testScheduleNameCrowd,
+	"Schedule/RunCrowd":      testRunCrowd,
 	"Schedule/Kept":          testRunsKept,
 	"Supersede/Crowd":        testSupersedeCrowd,
 	"Strict/Crowd":           testStrictCrowd,
 	"Reconcile/CompareMany":  testCompareMany,
 	"Read/Counts":            testCounts,
 	"Read/DeadGroupsMany":    testDeadGroupsMany,
-	"Activity/Crowd":         testActivityMany,
+	"Activity/Crowd":         testActivityCrowd,
 	"Model":                  testModel,
 }
 
-// Run runs the suite, each test in parallel. Each call of open returns an empty store, migrated, that is
-// closed when its test ends.
+// Run runs the suite, all tests in parallel. Each call of open must return an empty and migrated store, and
+// close it when the test ends.
 func Run(t *testing.T, o Options, open func(t *testing.T) Store) {
 	t.Helper()
 	transcripts(t, o, open)

@@ -18,18 +18,19 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// transcripts runs the transcripts of testdata. A file is a group; its cases begin with "== NAME", each on an
-// empty store. Lines of a case are calls, and what is answered follows them, indented.
+// transcripts runs the transcripts of testdata. A file is a group of cases. A case begins with "== NAME" and
+// has an empty store. Its lines are calls, and the results of a call follow it, indented.
 //
-//	[NAME =] METHOD WORD…    a method of the store, or an operation of [operations]
+//	[NAME =] METHOD WORD…    a method of the store, or one of [operations]
 //
-// A word is an argument in its place, field=value or field (true), in 'quotes' if it has spaces. What is left
-// out is usual: the project, the time, the actor, a limit of 100, and what the drafts of the fixture have.
-// Between « and » a word is as Go reads it in quotes, such as «\x00». @NAME is the id of a row; the id that a
-// call gives is named by NAME. Times count from now: now, +5s, -1h, forever.
+// A word is an argument, a field=value, or a field that becomes true. A word with spaces stands in 'quotes'.
+// Missing arguments have defaults: the project, the time, the actor, a limit of 100, and the fields of the
+// fixture's drafts. Text between « and » is read as a Go string, such as «\x00». @NAME is the id of a row.
+// "NAME =" gives that name to the id that the call returns. Times are relative: now, +5s, -1h, forever.
 //
-// Of callbacks, endpoints, schedules and the like an answer has what differs from what was last said of them,
-// by whatever call: "field=" is no value any more. Of other rows it has what is not zero.
+// For callbacks, endpoints, schedules and other tracked rows, a result has the fields that changed since the
+// row was last printed. "field=" means that the field is now zero. For other rows it has all fields that are
+// not zero.
 func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 	transcript.Files(t, "../storetest/testdata/*.txt", func(t *testing.T, text string) string {
 		group := path.Base(t.Name())
@@ -41,10 +42,10 @@ func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 			defer f.reportPanic()
 			s := &script{
 				fixture: f, ids: make(map[string]string), names: make(map[string]string),
-				lanes: make(map[int64]int),
-				said:  make(map[string]map[string]string), versions: make(map[string]int64),
+				lanes:   make(map[int64]int),
+				printed: make(map[string]map[string]string), versions: make(map[string]int64),
 				stamps: make(map[string][]*store.Stamped), waiting: make(map[string]bool),
-				results: make(map[string]store.Result), firings: make(map[string]store.PlannedRun),
+				results: make(map[string]store.Result), planned: make(map[string]store.PlannedRun),
 			}
 			got := s.run(body)
 			f.checkCounters()
@@ -53,22 +54,22 @@ func transcripts(t *testing.T, o Options, open func(t *testing.T) Store) {
 	})
 }
 
-// A script is a case of a transcript that is being run.
+// A script runs one case of a transcript.
 type script struct {
 	*fixture
 	ids, names map[string]string // ids by name, names by id
-	lanes      map[int64]int     // numbers of lanes in the order in which they are met
-	said       map[string]map[string]string
+	lanes      map[int64]int     // numbers of lanes, in the order of their first appearance
+	printed    map[string]map[string]string
 	versions   map[string]int64
-	stamps     map[string][]*store.Stamped // by name
-	waiting    map[string]bool             // for the result of the last stamp
-	results    map[string]store.Result     // the last of each
-	firings    map[string]store.PlannedRun // that were read, by schedule
-	fired      int
-	read       store.OutcomeCursor // how far the feed was read
+	stamps     map[string][]*store.Stamped // all stamps of each callback, by name
+	waiting    map[string]bool             // callbacks whose last stamp has no result yet
+	results    map[string]store.Result     // the last result of each callback
+	planned    map[string]store.PlannedRun // that were read, by schedule
+	runNumber  int
+	read       store.OutcomeCursor // the last outcome that was read from the feed
 }
 
-// run makes the calls of a case and returns it with what was answered.
+// run makes the calls of a case, and returns the case with the results.
 func (s *script) run(body string) string {
 	var out strings.Builder
 	for line := range strings.Lines(body) {
@@ -91,7 +92,7 @@ func (s *script) run(body string) string {
 			answers = s.call(name, words[0], words[1:])
 		}
 		for _, answer := range answers {
-			for _, text := range s.tell(answer) {
+			for _, text := range s.print(answer) {
 				out.WriteString(strings.TrimRight("  "+text, " ") + "\n")
 			}
 		}
@@ -99,7 +100,7 @@ func (s *script) run(body string) string {
 	return out.String()
 }
 
-// split splits a line at spaces that do not stand in single quotes.
+// split splits a line at spaces outside of single quotes.
 func split(line string) (words []string) {
 	quoted, begun := false, false
 	for _, r := range strings.TrimSpace(line) {
@@ -119,7 +120,8 @@ func split(line string) (words []string) {
 	return words
 }
 
-// sentinel is the text of the error that callers look for.
+// sentinel returns the text of the store's error that err wraps. Texts of a database would differ between
+// databases.
 func sentinel(err error) string {
 	var invalid *store.InvalidError
 	if errors.As(err, &invalid) {
@@ -137,9 +139,9 @@ func sentinel(err error) string {
 	return "of the database"
 }
 
-// parameters are the names of those of the store's exported methods, behind the context: they are read from
-// the sources in the working directory, which is that of the store's tests. The types of stores have names
-// that end in DB.
+// parameters returns the names of the parameters of the store's exported methods. It parses the sources in
+// the working directory, which is the directory of the store's tests. The name of a store's type must end in
+// DB.
 var parameters = sync.OnceValue(func() map[string][]string {
 	all := make(map[string][]string)
 	for _, file := range must(filepath.Glob("*.go")) {
@@ -162,10 +164,10 @@ var parameters = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// arguments finds a method of the store, and reads the words of a call of it.
+// arguments returns a method of the store, and its arguments from the words of a call.
 func (s *script) arguments(method string, words []string) (m reflect.Value, args []reflect.Value) {
 	m = reflect.ValueOf(s.Store).MethodByName(method)
-	s.require(m.IsValid(), "there is no method or operation %s", method)
+	s.require(m.IsValid(), "no method or operation %s", method)
 	names := parameters()[method][1:]
 	args = []reflect.Value{reflect.ValueOf(s.ctx())}
 	var positional, fields []string
@@ -184,7 +186,7 @@ func (s *script) arguments(method string, words []string) (m reflect.Value, args
 	for i, name := range names {
 		v := reflect.New(m.Type().In(i + 1)).Elem()
 		value, explicit := given[name]
-		switch usual := reflect.ValueOf(s.usual(name, v.Type())); {
+		switch byDefault := reflect.ValueOf(s.defaultOf(name, v.Type())); {
 		case explicit:
 			s.set(v, value)
 		case v.Type() == reflect.TypeFor[[]store.Draft]():
@@ -193,12 +195,12 @@ func (s *script) arguments(method string, words []string) (m reflect.Value, args
 		case v.Kind() == reflect.Func:
 			v.Set(s.change(v.Type(), fields, slices.Contains(positional, "refuse")))
 		case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[store.Actor]():
-			if usual.IsValid() {
-				v.Set(usual)
+			if byDefault.IsValid() {
+				v.Set(byDefault)
 			}
 			s.assign(v, fields)
-		case usual.IsValid():
-			v.Set(usual)
+		case byDefault.IsValid():
+			v.Set(byDefault)
 		case v.Kind() == reflect.Pointer && len(fields) > 0 && v.Type().Elem().Kind() == reflect.Struct:
 			v.Set(reflect.New(v.Type().Elem()))
 			s.assign(v.Elem(), fields)
@@ -215,7 +217,8 @@ func (s *script) arguments(method string, words []string) (m reflect.Value, args
 	return m, args
 }
 
-// call calls a method of the store.
+// call calls a method of the store and returns its results, or only its error. If name is not empty, it names
+// the first id among the arguments or the results.
 func (s *script) call(name, method string, words []string) (answers []any) {
 	m, args := s.arguments(method, words)
 	if name != "" {
@@ -235,8 +238,8 @@ func (s *script) call(name, method string, words []string) (answers []any) {
 	return answers
 }
 
-// usual is what an argument is that a line leaves out; nil if there is nothing usual.
-func (s *script) usual(name string, of reflect.Type) any {
+// defaultOf returns the default of an argument, or nil if it has none.
+func (s *script) defaultOf(name string, of reflect.Type) any {
 	switch name {
 	case "project":
 		return project
@@ -287,7 +290,8 @@ func (s *script) usual(name string, of reflect.Type) any {
 	return nil
 }
 
-// change is a function that sets fields, and refuses what it has done or not.
+// change returns a function argument that sets fields. If refuses is set, the function then returns
+// errRefused.
 func (s *script) change(of reflect.Type, fields []string, refuses bool) reflect.Value {
 	return reflect.MakeFunc(of, func(args []reflect.Value) []reflect.Value {
 		s.assign(args[0].Elem(), fields)
@@ -299,14 +303,14 @@ func (s *script) change(of reflect.Type, fields []string, refuses bool) reflect.
 	})
 }
 
-// name names an id.
+// name gives an id a name.
 func (s *script) name(name, id string) {
 	if id != "" {
 		s.ids[name], s.names[id] = id, name
 	}
 }
 
-// named is an argument, where a name may stand for an id.
+// named returns the value of a word. For a parameter of ids, a name stands for its id. "unknown" is a new id.
 func (s *script) named(parameter, word string) string {
 	if id := s.ids[word]; id != "" && (parameter == "id" || parameter == "ids") {
 		return id
@@ -317,7 +321,7 @@ func (s *script) named(parameter, word string) string {
 	return word
 }
 
-// idOf is the id of the first row among values that has one.
+// idOf returns the id of the first value that has one, or "".
 func idOf(values []reflect.Value) string {
 	for _, v := range values {
 		if v.Kind() != reflect.Struct {

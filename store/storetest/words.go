@@ -15,7 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// assign sets fields of a row: each word is path=value, or a path that is to be true.
+// assign sets fields of a row. Each word is path=value, or a path of a field that becomes true.
 func (s *script) assign(row reflect.Value, words []string) {
 	for _, word := range words {
 		path, value, has := strings.Cut(word, "=")
@@ -33,7 +33,8 @@ func (s *script) assign(row reflect.Value, words []string) {
 	}
 }
 
-// field finds a field of a row by its name, or one of the row that it is about.
+// field finds a field of a row, of its embedded structs, or of its field Callback. Upper and lower case are
+// equal.
 func field(v reflect.Value, name string) (reflect.Value, bool) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -59,7 +60,7 @@ func field(v reflect.Value, name string) (reflect.Value, bool) {
 	return v, false
 }
 
-// set gives a value what a word says.
+// set parses a word as a value of v's type.
 func (s *script) set(v reflect.Value, word string) {
 	word = s.known(word)
 	switch to := v.Addr().Interface().(type) {
@@ -120,23 +121,23 @@ func (s *script) set(v reflect.Value, word string) {
 				v.Set(reflect.MakeMap(v.Type()))
 			}
 			key, value, _ := strings.Cut(part, ":")
-			one := reflect.New(v.Type().Elem()).Elem()
-			s.set(one, value)
-			v.SetMapIndex(reflect.ValueOf(s.known(key)), one)
+			element := reflect.New(v.Type().Elem()).Elem()
+			s.set(element, value)
+			v.SetMapIndex(reflect.ValueOf(s.known(key)), element)
 		}
 	case reflect.Slice:
 		v.SetZero()
 		for _, part := range parts(word) {
-			one := reflect.New(v.Type().Elem()).Elem()
-			s.set(one, part)
-			v.Set(reflect.Append(v, one))
+			element := reflect.New(v.Type().Elem()).Elem()
+			s.set(element, part)
+			v.Set(reflect.Append(v, element))
 		}
 	default:
-		s.require(false, "a %s cannot be written", v.Type())
+		s.require(false, "set: unsupported type %s", v.Type())
 	}
 }
 
-// known puts the id in place of @NAME at the end of a word.
+// known replaces @NAME at the end of a word with the id of that name.
 func (s *script) known(word string) string {
 	for name, id := range s.ids {
 		if word == "@"+name || strings.HasSuffix(word, "_@"+name) {
@@ -146,7 +147,7 @@ func (s *script) known(word string) string {
 	return word
 }
 
-// parts are what stands between commas.
+// parts splits a word at commas.
 func parts(word string) []string {
 	if word == "" {
 		return nil
@@ -154,7 +155,7 @@ func parts(word string) []string {
 	return strings.Split(word, ",")
 }
 
-// time is a number, or a time from now.
+// time parses a number, or a time relative to the script's clock.
 func (s *script) time(word string) int64 {
 	switch {
 	case word == "forever":
@@ -167,21 +168,20 @@ func (s *script) time(word string) int64 {
 	return must(strconv.ParseInt(word, 10, 64))
 }
 
-// isTracked: of such a row only what has changed is said.
+// isTracked reports whether only the changed fields of a row are printed.
 func isTracked(row reflect.Value) bool {
 	switch row.Interface().(type) {
 	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Lane,
-		store.Project,
-		store.PollDetail, store.Redrive:
+		store.Project, store.PollDetail, store.Redrive:
 		return true
 	}
 	return false
 }
 
-// tell says what was answered, a line for each row.
-func (s *script) tell(answer any) (lines []string) {
+// print returns the text of a result, one line for each row.
+func (s *script) print(answer any) (lines []string) {
 	name, v := "", reflect.ValueOf(answer)
-	if n, ok := answer.(about); ok {
+	if n, ok := answer.(answerOf); ok {
 		name, v = n.name, reflect.ValueOf(n.value)
 	}
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -189,13 +189,13 @@ func (s *script) tell(answer any) (lines []string) {
 	}
 	switch x := answer.(type) {
 	case string:
-		return []string{cmp.Or(s.hide(x), `""`)}
+		return []string{cmp.Or(s.nameIDs(x), `""`)}
 	case error:
 		return []string{"error: " + sentinel(x)}
 	}
 	if v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8 {
 		for i := range v.Len() {
-			lines = append(lines, s.tell(v.Index(i).Interface())...)
+			lines = append(lines, s.print(v.Index(i).Interface())...)
 		}
 		if len(lines) == 0 {
 			lines = []string{"none"}
@@ -218,7 +218,7 @@ func (s *script) tell(answer any) (lines []string) {
 	return []string{strings.TrimPrefix(name+": "+cmp.Or(strings.TrimSpace(s.row(v)), nothing), ": ")}
 }
 
-// rowName is what a row is called.
+// rowName returns the name of a row: its id by name, its key, or its name field.
 func (s *script) rowName(v reflect.Value) string {
 	for _, of := range []string{"ID", "CallbackID", "EndpointID", "Callback", "Endpoint", "Key", "Name",
 		"Redrive"} {
@@ -228,7 +228,7 @@ func (s *script) rowName(v reflect.Value) string {
 		case f.Kind() == reflect.Struct:
 			return s.rowName(f)
 		case f.Kind() == reflect.String && f.String() != "":
-			name := s.hide(f.String())
+			name := s.nameIDs(f.String())
 			if number := v.FieldByName("Number"); of == "CallbackID" && number.IsValid() {
 				name += "#" + fmt.Sprint(number.Int())
 			}
@@ -238,7 +238,7 @@ func (s *script) rowName(v reflect.Value) string {
 	return ""
 }
 
-// row says what a row has: all that is not zero, or of a tracked one what has changed.
+// row returns the fields of a row that are not zero, or for a tracked row, the fields that changed.
 func (s *script) row(v reflect.Value) string {
 	flat := make(map[string]string)
 	var order, rows []string
@@ -258,14 +258,14 @@ func (s *script) row(v reflect.Value) string {
 		return strings.Join(append(order, rows...), " ")
 	}
 	key := v.Type().Name() + " " + s.rowKey(v)
-	before, known := s.said[key]
-	base, ok := s.said["Callback "+s.rowKey(v)]
+	before, known := s.printed[key]
+	base, ok := s.printed["Callback "+s.rowKey(v)]
 	if ok && v.Type() == reflect.TypeFor[store.Stamped]() && before["state"] == "" {
 		base = maps.Clone(base)
 		maps.Copy(base, before)
-		before, known = base, false // of the first claim only what it has is said
+		before, known = base, false // the first stamp does not print the fields that a Stamped leaves out
 	}
-	s.said[key] = flat
+	s.printed[key] = flat
 	var changed []string
 	for _, part := range order {
 		path, _, _ := strings.Cut(part, "=")
@@ -292,7 +292,8 @@ func (s *script) row(v reflect.Value) string {
 	return strings.Join(append(changed, rows...), " ")
 }
 
-// laneOr is the value of a field; the numbers of lanes depend on the store, and are counted as they come.
+// laneOr returns the value of a field. Lane ids depend on the store, so it replaces them with numbers in the
+// order of their first appearance.
 func (s *script) laneOr(path string, f reflect.Value) string {
 	if !strings.HasSuffix(path, "laneid") {
 		return s.value(f, false)
@@ -314,7 +315,7 @@ func (s *script) rowKey(v reflect.Value) string {
 	return key
 }
 
-// flat are the fields of a row by their paths.
+// flat returns the fields of a row that are not zero, by path.
 func (s *script) flat(row any) map[string]string {
 	flat := make(map[string]string)
 	s.flatten(reflect.ValueOf(row), "", func(path string, f reflect.Value) {
@@ -325,7 +326,8 @@ func (s *script) flat(row any) map[string]string {
 	return flat
 }
 
-// flatten calls visit for each field that is not made of others, and for each row within.
+// flatten calls visit for each field of a row, and of its structs. Tracked rows are visited as a whole. Zero
+// fields and ids are left out.
 func (s *script) flatten(v reflect.Value, prefix string, visit func(path string, f reflect.Value)) {
 	for i := range v.NumField() {
 		f, name := v.Field(i), strings.ToLower(v.Type().Field(i).Name)
@@ -356,8 +358,8 @@ func (s *script) flatten(v reflect.Value, prefix string, visit func(path string,
 
 var anyID = regexp.MustCompile(`[0-7][0-9A-HJKMNP-TV-Z]{25}`)
 
-// hide has names in place of ids.
-func (s *script) hide(text string) string {
+// nameIDs replaces the ids in a text with their names. An unknown id gets a new name.
+func (s *script) nameIDs(text string) string {
 	return anyID.ReplaceAllStringFunc(text, func(id string) string {
 		if s.names[id] == "" {
 			s.name(fmt.Sprint("id", len(s.names)+1), id)
@@ -366,7 +368,7 @@ func (s *script) hide(text string) string {
 	})
 }
 
-// value writes a value; raw ones are the same at all times.
+// value returns the text of a value. A raw text does not depend on the clock or on earlier results.
 func (s *script) value(v reflect.Value, raw bool) string {
 	switch x := v.Interface().(type) {
 	case time.Duration, store.Rate:
@@ -377,7 +379,7 @@ func (s *script) value(v reflect.Value, raw bool) string {
 		if len(x) > 10_000 {
 			return fmt.Sprintf("%d bytes, CRC-32 %08x", len(x), crc32.ChecksumIEEE(x))
 		}
-		return s.quote(s.hide(string(x)))
+		return s.quote(s.nameIDs(string(x)))
 	case []store.Header:
 		return s.quote(strings.Join(each(x, func(h store.Header) string {
 			if sealed := h.Sealed(); sealed != "" {
@@ -392,7 +394,7 @@ func (s *script) value(v reflect.Value, raw bool) string {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return s.quote(s.hide(v.String()))
+		return s.quote(s.nameIDs(v.String()))
 	case reflect.Int64:
 		return s.number(v.Int(), raw)
 	case reflect.Slice, reflect.Array:
@@ -400,7 +402,7 @@ func (s *script) value(v reflect.Value, raw bool) string {
 		for i := range v.Len() {
 			if row := v.Index(i); row.Kind() == reflect.Struct {
 				text := fmt.Sprint(row.Interface())
-				if !raw { // a row is told once
+				if !raw { // row records what was printed, so only the printed text may call it
 					text = strings.TrimSpace(s.rowName(row) + " " + s.row(row))
 				}
 				all = append(all, "{"+text+"}")
@@ -416,7 +418,7 @@ func (s *script) value(v reflect.Value, raw bool) string {
 			if v.MapIndex(key).Kind() == reflect.Struct {
 				value = "{" + s.rowName(v.MapIndex(key)) + "}"
 			}
-			all = append(all, s.hide(fmt.Sprint(key))+":"+value)
+			all = append(all, s.nameIDs(fmt.Sprint(key))+":"+value)
 		}
 		slices.Sort(all)
 		return strings.Join(all, ",")
@@ -426,7 +428,7 @@ func (s *script) value(v reflect.Value, raw bool) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// quote puts a text in quotes that is not one plain word.
+// quote quotes a text unless it is one word.
 func (s *script) quote(text string) string {
 	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return strconv.Quote(text)
@@ -434,7 +436,7 @@ func (s *script) quote(text string) string {
 	return text
 }
 
-// number writes a number, of a time how long it is from now.
+// number returns the text of a number. Times are relative to the script's clock, unless raw.
 func (s *script) number(n int64, raw bool) string {
 	switch {
 	case n == store.Forever:
@@ -446,9 +448,9 @@ func (s *script) number(n int64, raw bool) string {
 	}
 	d := time.Duration(n-s.now) * time.Millisecond
 	text := d.String()
-	for _, none := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, none) {
-			text = strings.TrimSuffix(text, none[1:])
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = strings.TrimSuffix(text, zero[1:])
 		}
 	}
 	if d > 0 {
