@@ -1,12 +1,12 @@
-// Package migrations holds the SQL schema as forward-only migrations, embedded in the binary.
+// Package migrations has the SQL schema as forward-only migrations, embedded in the binary.
 //
-// A file is named NNNN_name.sql and runs on both databases; where the two need their own text there is a
-// pair, NNNN_name.sqlite.sql and NNNN_name.postgres.sql, and a test of package sqlstore holds the two to the
-// same tables and columns. Until release 0.1.0 there is one pair, and a change of the schema edits it. From
-// then on a released file does not change, and every migration expands: what an older process needs is taken
-// away only when none can run any more, so an old and a new process work side by side.
+// A file NNNN_name.sql runs on both databases. If the databases need different statements, there is a pair of
+// files, NNNN_name.sqlite.sql and NNNN_name.postgres.sql. A test of package sqlstore checks that both have
+// the same tables and columns. Until release 0.1.0 there is one pair, and a change of the schema edits it.
+// After that, released files do not change. Old and new processes must be able to run at the same time. So a
+// migration may remove a column, for example, only when no supported version of the program needs it.
 //
-// The package knows no driver and applies nothing itself.
+// The package imports no driver. Package store/sqlstore applies the migrations.
 package migrations
 
 import (
@@ -20,12 +20,12 @@ import (
 	"strings"
 )
 
-// Files are all migrations, of both databases.
+// Files has the migrations of both databases.
 //
 //go:embed *.sql
 var Files embed.FS
 
-// The names of the databases, as they stand in the names of paired files.
+// The names of the databases, as used in the names of paired files.
 const (
 	SQLite   = "sqlite"
 	Postgres = "postgres"
@@ -34,13 +34,13 @@ const (
 // A File is one migration for one database.
 type File struct {
 	Version int64
-	Name    string // of the file
-	// Hash is the SHA-256 of the file's statements in hexadecimal. Comments and white space do not count.
+	Name    string // the name of the file
+	// Hash is the SHA-256 of the file's statements in hexadecimal, without comments and white space.
 	Hash string
 }
 
-// For returns the migrations for a database, the first one first, and the names of the files that are not for
-// it. It returns an error for a database that is neither [SQLite] nor [Postgres].
+// For returns the migrations for a database, in order, and the names of the files for the other database. The
+// database must be [SQLite] or [Postgres].
 func For(database string) (own []File, foreign []string, err error) {
 	other := SQLite
 	switch database {
@@ -83,7 +83,7 @@ func read(name string) (File, error) {
 
 var comment = regexp.MustCompile(`--.*`)
 
-// hash is that of the statements alone, so that a comment can be corrected after a release.
+// hash leaves out comments and white space, so that a comment can be corrected after a release.
 func hash(text string) string {
 	statements := strings.Join(strings.Fields(comment.ReplaceAllString(text, "")), " ")
 	sum := sha256.Sum256([]byte(statements))

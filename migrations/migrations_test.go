@@ -26,11 +26,11 @@ func TestFor(t *testing.T) {
 		t.Errorf("the first migrations: %+v, %+v", sqlite[0], postgres[0])
 	}
 	if _, _, err := For("oracle"); err == nil {
-		t.Error("an unknown database got no error")
+		t.Error("an unknown database gave no error")
 	}
 }
 
-// stems are the names of files without what tells the databases apart.
+// stems returns the names of files up to the first dot, without the name of the database.
 func stems(files []File) []string {
 	names := make([]string, len(files))
 	for i, f := range files {
@@ -42,8 +42,8 @@ func stems(files []File) []string {
 func TestHash(t *testing.T) {
 	t.Parallel()
 	want := hash("CREATE TABLE a (\n\tid TEXT\n);\n")
-	if got := hash("-- +goose Up\r\n-- A table.\r\nCREATE TABLE a ( -- of ids\r\n    id TEXT\r\n);"); got !=
-		want {
+	commented := "-- +goose Up\r\n-- A table.\r\nCREATE TABLE a ( -- of ids\r\n    id TEXT\r\n);"
+	if hash(commented) != want {
 		t.Error("comments and white space change the hash")
 	}
 	if hash("CREATE TABLE a (id TEXT);") == want || hash("CREATE TABLE a ( id TEX );") == want {

@@ -1,9 +1,9 @@
-// Command testrun runs the tests in parts, one after another, and prints one table of them at the end:
+// Command testrun runs the tests in parts, one after another, and prints a table of the results:
 //
 //	go run ./internal/testrun [-part NAME,...] test|full|long
 //
-// A part that fails does not end the run. Of a failed test it prints the whole output and the command that
-// runs it alone. Of the others it prints a line a package. The exit code is 1 if anything failed.
+// A failed part does not end the run. For a failed test it prints the whole output and a command that runs
+// only this test. For each package that passed it prints one line. The exit code is 1 if a test failed.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 )
 
 func main() {
-	only := flag.String("part", "", "parts to run, with commas between them; empty: all")
+	only := flag.String("part", "", "parts to run, separated by commas; empty: all")
 	list := flag.Bool("list", false, "list the parts and run nothing")
 	flag.Parse()
 	size := flag.Arg(0)
@@ -52,10 +52,10 @@ func main() {
 	}
 }
 
-// choose returns the parts of a size, or those of them that are named.
+// choose returns the parts of a size, or only those of them in only.
 func choose(size, only string) ([]part, error) {
 	if size != sizeTest && size != sizeFull && size != sizeLong {
-		return nil, fmt.Errorf("the size is %s, %s or %s, not %q", sizeTest, sizeFull, sizeLong, size)
+		return nil, fmt.Errorf("size must be %s, %s or %s, not %q", sizeTest, sizeFull, sizeLong, size)
 	}
 	all := slices.DeleteFunc(plan(), func(p part) bool { return !slices.Contains(p.sizes, size) })
 	if only == "" {
@@ -77,10 +77,10 @@ func choose(size, only string) ([]part, error) {
 	return chosen, nil
 }
 
-// An outcome is what came of a part.
+// An outcome is the result of a part.
 type outcome struct {
 	part           string
-	passed, failed int // tests, or commands that are no tests
+	passed, failed int // tests, and commands that are not tests
 	took           time.Duration
 }
 
@@ -98,12 +98,12 @@ func (p part) run(size string) outcome {
 	return o
 }
 
-// run runs a command to its end and returns how many tests passed and failed. A command that is no test
-// counts as one.
+// run runs a command to its end, and returns the numbers of passed and failed tests. A command that is not a
+// test counts as one test.
 func (c command) run() (passed, failed int) {
 	cmd := exec.Command(c.argv[0], c.argv[1:]...)
 	cmd.Dir = c.dir
-	// No optimisation profile: with it every package is compiled once more.
+	// With a profile (PGO), go would compile every package a second time.
 	cmd.Env = append(append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -pgo=off")),
 		c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -140,7 +140,7 @@ func (c command) run() (passed, failed int) {
 	return t.passed, t.failed
 }
 
-// killOnSignal ends the command and its children when this program is interrupted.
+// killOnSignal kills the command and its children if this program is interrupted.
 func killOnSignal(cmd *exec.Cmd) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -148,7 +148,7 @@ func killOnSignal(cmd *exec.Cmd) (stop func()) {
 	go func() {
 		select {
 		case <-signals:
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if the command has ended
 			os.Exit(1)
 		case <-done:
 		}
@@ -163,13 +163,13 @@ func killOnSignal(cmd *exec.Cmd) (stop func()) {
 type event struct {
 	Action     string
 	Package    string
-	ImportPath string // of the build events
+	ImportPath string // set in build events
 	Test       string
 	Output     string
 	Elapsed    float64 // seconds
 }
 
-// maxOutput bounds what is kept of the output of one test, in bytes; the end is kept.
+// maxOutput bounds the kept output of one test, in bytes. The end is kept.
 const maxOutput = 64 << 10
 
 // A testRun follows one run of go test.
@@ -177,7 +177,7 @@ type testRun struct {
 	command        command
 	passed, failed int
 	output         map[string][]byte // by package and test
-	inside         map[string]bool   // tests with a failed subtest: the subtest tells what is wrong
+	inside         map[string]bool   // packages and tests with a failed subtest, which is reported instead
 }
 
 func newTests(c command) *testRun {
@@ -190,7 +190,7 @@ func (t *testRun) read(from io.Reader) error {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			fmt.Println(lines.Text()) // no event: what a tool says beside them
+			fmt.Println(lines.Text()) // output of a tool, not an event
 			continue
 		}
 		t.take(e)
@@ -208,7 +208,7 @@ func (t *testRun) take(e event) {
 		fmt.Print(e.Output)
 	case "pass", "skip":
 		if e.Action == "skip" && e.Test != "" && !slices.Contains(t.command.argv, "-short") {
-			t.output[key] = append(t.output[key], "skipped, which only -short may do\n"...)
+			t.output[key] = append(t.output[key], "skipped without -short\n"...)
 			t.fail(e)
 			break
 		}
@@ -226,8 +226,8 @@ func (t *testRun) take(e event) {
 	}
 }
 
-// fail prints what a failed test wrote. Its parents and its package failed only because of it, and are not
-// counted.
+// fail counts a failed test and prints its output. Its parents and its package failed because of it, so they
+// are not counted.
 func (t *testRun) fail(e event) {
 	key := e.Package + " " + e.Test
 	output := string(t.output[key])
@@ -236,7 +236,7 @@ func (t *testRun) fail(e event) {
 		t.printUnended(e.Package)
 	}
 	for i, c := range e.Test {
-		if c == '/' { // a name may have slashes of its own: every prefix may be a parent
+		if c == '/' { // the name of a test may contain slashes, so every prefix may be a parent
 			t.inside[e.Package+" "+e.Test[:i]] = true
 		}
 	}
@@ -245,7 +245,7 @@ func (t *testRun) fail(e event) {
 	}
 	if t.inside[key] {
 		if e.Test != "" {
-			fmt.Print(output) // a parent may say more
+			fmt.Print(output) // a parent's output may help
 		}
 		return
 	}
@@ -255,7 +255,8 @@ func (t *testRun) fail(e event) {
 		fmt.Printf("FAILED: %s\n", short(e.Package))
 		return
 	}
-	fmt.Printf("FAILED: %s %s; alone: %s\n", short(e.Package), e.Test, t.command.alone(e.Package, e.Test))
+	fmt.Printf("FAILED: %s %s; repeat: %s\n", short(e.Package), e.Test,
+		t.command.repeat(e.Package, e.Test))
 }
 
 // printUnended prints the output of tests that were still running when their package ended. After a timeout
@@ -266,13 +267,13 @@ func (t *testRun) printUnended(pkg string) {
 		if !ok || test == "" {
 			continue
 		}
-		fmt.Printf("%sNOT ENDED: %s %s; alone: %s\n", t.output[key], short(pkg), test,
-			t.command.alone(pkg, test))
+		fmt.Printf("%sNOT ENDED: %s %s; repeat: %s\n", t.output[key], short(pkg), test,
+			t.command.repeat(pkg, test))
 		delete(t.output, key)
 	}
 }
 
-// short is a package's path from the root of the module.
+// short returns the path of a package relative to the module.
 func short(pkg string) string {
 	rest, ours := strings.CutPrefix(pkg, module)
 	if !ours {
@@ -281,7 +282,7 @@ func short(pkg string) string {
 	return path.Join(".", rest)
 }
 
-// report prints the table and says whether everything passed.
+// report prints the table. It returns true if no test failed and at least one passed.
 func report(to io.Writer, outcomes []outcome, took time.Duration) bool {
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "\npart\truns\tresult\ttime")

@@ -15,7 +15,7 @@ func TestPlanNamesEveryPartOnce(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range plan() {
 		if seen[p.name] {
-			t.Errorf("part %s is there twice", p.name)
+			t.Errorf("two parts have the name %s", p.name)
 		}
 		seen[p.name] = true
 	}
@@ -25,14 +25,14 @@ func TestPlanNamesEveryPartOnce(t *testing.T) {
 		}
 	}
 	if _, err := choose(sizeTest, "smok"); err == nil || !strings.Contains(err.Error(), "smoke") {
-		t.Errorf("an unknown part: %v; want the names of those that there are", err)
+		t.Errorf("error of an unknown part: %v; want the names of the known parts", err)
 	}
 	if _, err := choose("short", ""); err == nil {
-		t.Error("an unknown size was taken")
+		t.Error("an unknown size gave no error")
 	}
 }
 
-// A failed subtest counts once, not again for its parent and its package.
+// TestEventsAreCounted checks that a failed subtest counts once, and not again for its parent and package.
 func TestEventsAreCounted(t *testing.T) {
 	c := tests(sizeTest, "1m", "./x")
 	run := newTests(c)
@@ -49,24 +49,24 @@ func TestEventsAreCounted(t *testing.T) {
 	}
 }
 
-// The command for one test has the flags of its part, but for the choice of tests.
-func TestAlone(t *testing.T) {
+// TestRepeat checks that the command for one test has the flags of its part, except those that choose tests.
+func TestRepeat(t *testing.T) {
 	c := race(sizeTest, "-short", skip("TestB"), "./store", "./web")
 	want := `TEST_SIZE= CGO_ENABLED=1 go test -v -tags=nomsgpack -count=1 -timeout=25m -race ` +
 		`-gcflags=modernc.org/sqlite/lib=-race=false -short -run='^TestB$/^a b$' ./store`
-	if got := c.alone(module+"/store", "TestB/a b"); got != want {
+	if got := c.repeat(module+"/store", "TestB/a b"); got != want {
 		t.Errorf("the command is\n%s, want\n%s", got, want)
 	}
 	c = tests(sizeTest, "1m", "./...")
 	c.dir = "e2e/bench"
-	if got := c.alone(module+"/e2e/bench", "TestB"); !strings.HasPrefix(got,
-		"TEST_SIZE= cd e2e/bench && go test") ||
-		!strings.HasSuffix(got, " ./") {
+	got := c.repeat(module+"/e2e/bench", "TestB")
+	if !strings.HasPrefix(got, "TEST_SIZE= cd e2e/bench && go test") || !strings.HasSuffix(got, " ./") {
 		t.Errorf("the command in another module is %s", got)
 	}
 }
 
-// A test may skip itself in the short size only, and one that did not end fails its package.
+// TestWhatDoesNotRunFails checks that a skipped test fails the run without -short, and that a run without
+// tests fails. The output of a test that did not end is printed when its package fails.
 func TestWhatDoesNotRunFails(t *testing.T) {
 	const events = `{"Action":"skip","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"panic: test timed out\n"}
@@ -86,16 +86,17 @@ func TestWhatDoesNotRunFails(t *testing.T) {
 			t.Errorf("%s: %d failed, %v; want %d", c.command, run.failed, err, c.failed)
 		}
 		if left := run.output["p TestB"]; c.more != "" && left != nil {
-			t.Errorf("what TestB wrote was not printed: %s", left)
+			t.Errorf("the output of TestB was not printed: %s", left)
 		}
 	}
 	c := tests(sizeTest, "1m", "-run=^TestNothingOfThisName$", ".")
 	if passed, failed := c.run(); passed != 0 || failed != 1 {
-		t.Errorf("a command without a test: %d passed, %d failed", passed, failed)
+		t.Errorf("command without a test: %d passed, %d failed", passed, failed)
 	}
 }
 
-// Every name in a choice of tests is the beginning of one: a test that was renamed is not left out silently.
+// TestChoicesNameTests checks that each pattern in a -run or -skip flag matches a test. So a renamed test
+// cannot drop out of the plan unnoticed.
 func TestChoicesNameTests(t *testing.T) {
 	root := filepath.Join("..", "..")
 	checked := 0
@@ -112,10 +113,10 @@ func TestChoicesNameTests(t *testing.T) {
 						continue
 					}
 					tests := testsIn(t, root, packages)
-					for one := range strings.SplitSeq(pattern, "|") {
+					for prefix := range strings.SplitSeq(pattern, "|") {
 						checked++
-						if !slices.ContainsFunc(tests, regexp.MustCompile(one).MatchString) {
-							t.Errorf("part %s of %s: no test begins with %s", p.name, size, one)
+						if !slices.ContainsFunc(tests, regexp.MustCompile(prefix).MatchString) {
+							t.Errorf("part %s of %s: no test matches %s", p.name, size, prefix)
 						}
 					}
 				}
@@ -129,7 +130,7 @@ func TestChoicesNameTests(t *testing.T) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// testsIn are the names of the tests of packages.
+// testsIn returns the names of the tests of packages.
 func testsIn(t *testing.T, root string, packages []string) (names []string) {
 	t.Helper()
 	for _, pkg := range packages {
@@ -160,7 +161,7 @@ func testsIn(t *testing.T, root string, packages []string) (names []string) {
 func TestReportFailsWithoutATest(t *testing.T) {
 	var b strings.Builder
 	if report(&b, []outcome{{part: "unit"}}, time.Second) {
-		t.Error("a run without a test was called good")
+		t.Error("a run without a test passed")
 	}
 	if !report(&b, []outcome{{part: "unit", passed: 1}}, time.Second) ||
 		!strings.Contains(b.String(), "1 passed, 0 failed") {

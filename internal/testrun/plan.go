@@ -12,7 +12,7 @@ import (
 
 const module = "github.com/seed-ff5a32d8/dispatcher"
 
-// The sizes of a run. The tests read theirs from TEST_SIZE: see package testserver.
+// The sizes of a run. The tests read their size from TEST_SIZE (see package testserver).
 const (
 	sizeTest = "test"
 	sizeFull = "full"
@@ -26,27 +26,27 @@ var (
 	longOnly = []string{sizeLong}
 )
 
-// A part is a line of the table.
+// A part is a group of commands, and one line of the table.
 type part struct {
 	name     string
-	sizes    []string // of the runs that have it
+	sizes    []string // sizes of runs with this part
 	commands func(size string) []command
 }
 
-// A command is one program to run.
+// A command is a program with arguments.
 type command struct {
 	dir  string // empty: the root of the module
 	env  []string
 	argv []string
-	slow bool // each of its tests is announced when it ends
+	slow bool // print each test when it ends
 }
 
 func (c command) String() string { return strings.Join(append(slices.Clone(c.env), c.argv...), " ") }
 
 func (c command) isTest() bool { return slices.Contains(c.argv, "-json") }
 
-// alone is the command that runs one test again, with the flags of this one.
-func (c command) alone(pkg, test string) string {
+// repeat returns a shell command that runs one test of this command again, with the same flags.
+func (c command) repeat(pkg, test string) string {
 	var pattern []string
 	for name := range strings.SplitSeq(test, "/") {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(name)+"$")
@@ -70,8 +70,8 @@ func (c command) alone(pkg, test string) string {
 	return strings.Join(words, " ")
 }
 
-// split separates the program and its flags, each of which is one word, from the packages. It leaves out what
-// is behind -args, which is for the test binary of a whole part.
+// split separates the program and its flags (each a single word) from the packages. It drops -args and the
+// words after it, which apply only to the whole part.
 func (c command) split() (flags, packages []string) {
 	for _, word := range c.argv {
 		switch {
@@ -86,50 +86,50 @@ func (c command) split() (flags, packages []string) {
 	return flags, packages
 }
 
-// concurrent are the packages that make test runs under the race detector in their short size, which needs no
-// server. Package cmd/dispatcher takes longest, and runs under it with all others in make test-full.
+// concurrent are the packages that make test runs with the race detector and -short, which needs no server.
+// Package cmd/dispatcher takes longest, so it runs with the race detector only in make test-full, as all
+// packages do.
 var concurrent = []string{
 	"./dispatch/...", "./schedule", "./schedule/memq", "./web", "./web/ui",
 }
 
-// onServers are those whose tests with goroutines need a server.
+// onServers are the packages whose tests with goroutines need a server.
 var onServers = []string{"./schedule/redisq", "./store/sqlstore"}
 
 // storeSuite are the tests that run the conformance suite of the store.
 var storeSuite = []string{"TestSQLite", "TestPostgres"}
 
-// virtualHours match the names of tests of package dispatch that let hours of virtual time pass. That takes
-// minutes under the race detector. They have no goroutines that the simulation does not have. The unit part
-// and make test-full run them.
+// virtualHours are patterns of tests of package dispatch that pass hours of virtual time, which takes minutes
+// with the race detector. They have the same goroutines as the simulation, which runs with it. The unit part
+// and make test-full run these tests.
 var virtualHours = []string{
 	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad",
 }
 
-// packages are all but those that start the built binary.
+// packages are all packages except those that start the built binary.
 var packages = []string{
 	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...",
-	"./web/...",
-	"./e2e/harness/...",
+	"./web/...", "./e2e/harness/...",
 }
 
 const tags = "nomsgpack"
 
-// fixed are commands that do not depend on the size of the run.
+// fixed returns the same commands for every size.
 func fixed(commands ...command) func(string) []command {
 	return func(string) []command { return commands }
 }
 
-// each is one command for each size.
+// each returns one command, which depends on the size.
 func each(one func(size string) command) func(string) []command {
 	return func(size string) []command { return []command{one(size)} }
 }
 
-// ofFaults is each for tests of package e2e/faults.
+// ofFaults returns the command for tests of package e2e/faults, chosen by a -run or -skip flag.
 func ofFaults(choice string) func(string) []command {
 	return each(func(size string) command { return faults(size, choice) })
 }
 
-// plan is every part, in the order of a run: what fails soonest comes first.
+// plan returns all parts in the order of a run. Parts that fail fast come first.
 func plan() []part {
 	verify := []string{"go", "mod", "verify"}
 	return []part{
@@ -145,8 +145,8 @@ func plan() []part {
 		{"unit", always, each(func(size string) command { return tests(size, "25m", packages...) })},
 		{"race", always, func(size string) []command {
 			if size == sizeFull {
-				// Everything takes ten times as long, so the simulations are as many as in make test. The
-				// store's suite runs in full.
+				// The race detector makes tests ten times slower, so only the store's suite has its full
+				// size. All other tests have the size of make test.
 				return []command{
 					race(sizeTest, slices.Concat([]string{skip(storeSuite...)}, packages)...),
 					race(sizeFull, run(storeSuite...), "./store/sqlstore"),
@@ -154,7 +154,7 @@ func plan() []part {
 			}
 			return []command{
 				race(sizeTest, slices.Concat([]string{"-short", skip(virtualHours...)}, concurrent)...),
-				// What is left out has one goroutine a test.
+				// The skipped tests use one goroutine each.
 				race(sizeTest, append([]string{skip("TestSQLiteWithoutCache$", "TestPostgresC$")},
 					onServers...)...),
 			}
@@ -185,14 +185,14 @@ func plan() []part {
 		{"snapshot", longOnly, ofFaults(run(snapshot))},
 		{"others", fullOnly, ofFaults(skip(slices.Concat([]string{
 			matrix, heavy, races, redrives, horizon, outage, retention, snapshot}, polls)...))},
-		// New vulnerabilities become known without a change of the code, so this is no part of make test.
+		// New vulnerabilities are published without a change of this code, so make test does not check them.
 		{"vulnerabilities", longOnly, fixed(program("tools/vulncheck.sh"))},
 		{"reproducible", longOnly, fixed(program("tools/reproducible.sh"))},
 		{"fuzz", longOnly, fuzz},
 	}
 }
 
-// The tests of parts, by the beginnings of their names.
+// The names or prefixes of names of the tests of parts.
 const (
 	oneStory  = "TestBrowserOperatorsDay$"
 	pageCosts = "TestBrowserPagesCostLittle$"
@@ -208,7 +208,7 @@ const (
 
 var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}
 
-// run and skip are the flags that choose tests by patterns of how their names begin.
+// run and skip return the flag that selects or skips tests by prefixes of their names.
 func run(names ...string) string { return "-run=^" + strings.Join(names, "|^") }
 
 func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^") }
@@ -219,28 +219,28 @@ func inBench(argv ...string) command { return program(argv...).in("e2e/bench") }
 
 func inTools(argv ...string) command { return program(argv...).in("tools") }
 
-// in is the command in a directory.
+// in returns the command with another directory.
 func (c command) in(dir string) command {
 	c.dir = dir
 	return c
 }
 
-// tests runs packages without the race detector, on real servers.
+// tests returns a go test command without the race detector.
 func tests(size, timeout string, args ...string) command {
 	argv := []string{"go", "test", "-json", "-tags=" + tags, "-count=1", "-timeout=" + timeout}
 	return command{env: environment(size), argv: append(argv, args...)}
 }
 
-// race runs packages under the race detector. SQLite itself, translated C with locks and tests of its own, is
-// not watched: that would take three times as long. All that calls it is.
+// race returns a go test command with the race detector. SQLite itself is not instrumented, which would take
+// three times as long: it is translated C with its own locks and tests. Its callers are instrumented.
 func race(size string, args ...string) command {
-	c := tests(size, "25m", slices.Concat([]string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"},
-		args)...)
+	flags := []string{"-race", "-gcflags=modernc.org/sqlite/lib=-race=false"}
+	c := tests(size, "25m", slices.Concat(flags, args)...)
 	c.env = append(c.env, "CGO_ENABLED=1")
 	return c
 }
 
-// faults runs tests of package e2e/faults.
+// faults returns a command for tests of package e2e/faults, chosen by a -run or -skip flag.
 func faults(size, choice string, args ...string) command {
 	return tests(size, "60m", append([]string{choice, "./e2e/faults"}, args...)...).announced()
 }
@@ -257,7 +257,7 @@ func environment(size string) []string {
 	return []string{"TEST_SIZE=" + size}
 }
 
-// fuzz gives every fuzz test of the module a while.
+// fuzz returns a command for each fuzz test of the module.
 func fuzz(string) []command {
 	var all []command
 	for _, target := range fuzzTargets(".") {
@@ -272,7 +272,7 @@ type fuzzTarget struct{ dir, name string }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
-// fuzzTargets finds every fuzz test below a directory.
+// fuzzTargets returns all fuzz tests below a directory.
 func fuzzTargets(root string) []fuzzTarget {
 	var targets []fuzzTarget
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

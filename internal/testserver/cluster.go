@@ -12,38 +12,38 @@ import (
 	"time"
 )
 
-// clusterSlots is how many slots a Cluster has; clusterMasters is how many masters share them here.
+// clusterSlots is the number of slots of every Cluster. clusterMasters is the number of masters here.
 const (
 	clusterSlots   = 16384
 	clusterMasters = 3
 )
 
-// ClusterOptions say how the nodes of a Cluster are started. The zero value is three masters without replicas
-// that take a silent node for dead after two seconds.
+// ClusterOptions are the options of a Cluster. The zero value is three masters without replicas. A node that
+// is silent for two seconds counts as dead.
 type ClusterOptions struct {
-	// Replicas gives each master one.
+	// Replicas adds one replica to each master.
 	Replicas bool
-	// Password of the default user of every node; empty: none.
+	// Password is the password of the default user of every node. Empty: none.
 	Password string
-	// Args are given to every node as they are.
+	// Args are additional arguments of every node.
 	Args []string
-	// TLS, if not nil, are the arguments with the certificates: every node listens for TLS too, on a port of
-	// its own, and the nodes speak TLS with each other. The plain ports stay, for the test.
+	// TLS are arguments with certificates. If TLS is not nil, every node also listens for TLS on a second
+	// port, and the nodes use TLS with each other. The plain ports stay for the test.
 	TLS []string
 }
 
-// A Cluster is a Redis Cluster. Its nodes can be killed, paused and started again one by one. The Cluster
-// itself decides which of them are masters; the methods ask it.
+// A Cluster is a Redis Cluster. Its nodes can be killed, paused and started again one by one. The nodes
+// decide which of them are masters, so the methods read that from the nodes.
 type Cluster struct {
-	// Nodes are the first three masters and, where it was asked for, their replicas in the same order.
+	// Nodes are the first three masters, and then their replicas in the same order.
 	Nodes []*Redis
 
 	group
-	tlsPorts []string // of the nodes, or none
+	tlsPorts []string // one for each node, or empty
 }
 
-// NewCluster starts a Cluster, and returns when every node says that it is ok and every replica has its
-// master's data. The Cluster ends with the test.
+// NewCluster starts a Cluster. It returns when every node reports that the Cluster is ok, and every replica
+// has its master's data. The Cluster ends with the test.
 func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	tb.Helper()
 	c := &Cluster{group: group{tb, o.Password}}
@@ -59,7 +59,7 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
 			"2000",
 			"--cluster-port", bus, "--repl-diskless-sync-delay", "0",
-			// A replica that a busy machine kept from its master for a while takes over all the same.
+			// A replica takes over even if a busy machine has kept it from its master for a while.
 			"--cluster-replica-validity-factor", "0",
 		}, slices.Concat(o.Args, c.authArgs())...)
 		if o.TLS != nil {
@@ -91,14 +91,16 @@ func NewCluster(tb testing.TB, o ClusterOptions) *Cluster {
 	return c
 }
 
-// SharedCluster returns one Cluster without replicas for the whole test binary. Tests keep apart by their key
-// prefix. The tests that disturb its nodes need one of their own. The package's TestMain must call [Main].
+// SharedCluster returns one Cluster without replicas for the whole test binary. Each test uses another key
+// prefix. A test that disturbs the nodes needs NewCluster. The package's TestMain must call [Main].
 func SharedCluster(tb testing.TB) *Cluster {
 	tb.Helper()
-	return lived(tb).cluster.get(tb, func(tb testing.TB) *Cluster { return NewCluster(tb, ClusterOptions{}) })
+	return sharedServers(tb).cluster.get(tb, func(tb testing.TB) *Cluster {
+		return NewCluster(tb, ClusterOptions{})
+	})
 }
 
-// follow makes each of the last nodes the replica of one of the first, and returns when every node knows.
+// follow makes the last nodes replicas of the first ones. It returns when every node knows all replicas.
 func (c *Cluster) follow() {
 	c.tb.Helper()
 	for i, master := range c.Nodes[:clusterMasters] {
@@ -116,14 +118,14 @@ func (c *Cluster) follow() {
 				}
 			}
 			if known != clusterMasters {
-				return fmt.Errorf("it knows %d", known)
+				return fmt.Errorf("it knows %d replicas", known)
 			}
 			return nil
 		})
 	}
 }
 
-// URL is "redis+cluster://" with the addresses of all nodes, and the password if there is one.
+// URL returns "redis+cluster://" with the addresses of all nodes and the password.
 func (c *Cluster) URL() string {
 	var hosts []string
 	for _, node := range c.Nodes {
@@ -132,7 +134,7 @@ func (c *Cluster) URL() string {
 	return "redis+cluster://" + c.user() + strings.Join(hosts, ",")
 }
 
-// TLSURL is "rediss+cluster://" with the addresses of all nodes for TLS, and the password if there is one.
+// TLSURL returns "rediss+cluster://" with the TLS addresses of all nodes and the password.
 func (c *Cluster) TLSURL() string {
 	var hosts []string
 	for _, port := range c.tlsPorts {
@@ -141,7 +143,7 @@ func (c *Cluster) TLSURL() string {
 	return "rediss+cluster://" + c.user() + strings.Join(hosts, ",")
 }
 
-// A nodeView is what one node says of another, or of itself.
+// A nodeView is one line of a node's CLUSTER NODES, about itself or another node.
 type nodeView struct {
 	id, flags, master string
 	slots             []string
@@ -149,7 +151,7 @@ type nodeView struct {
 
 func (v nodeView) is(flag string) bool { return slices.Contains(strings.Split(v.flags, ","), flag) }
 
-// view is a node's list of all nodes; empty if it does not answer.
+// view returns a node's list of all nodes. It is empty if the node does not answer.
 func (c *Cluster) view(node *Redis) []nodeView {
 	text, err := c.try(node, "cluster", "nodes")
 	if err != nil {
@@ -166,7 +168,7 @@ func (c *Cluster) view(node *Redis) []nodeView {
 	return views
 }
 
-// myself is what a node says of itself.
+// myself returns a node's view of itself.
 func (c *Cluster) myself(node *Redis) (nodeView, bool) {
 	for _, v := range c.view(node) {
 		if v.is("myself") {
@@ -179,18 +181,18 @@ func (c *Cluster) myself(node *Redis) (nodeView, bool) {
 func (c *Cluster) idOf(node *Redis) string {
 	c.tb.Helper()
 	var own nodeView
-	await(c.tb, startTimeout, node.Address()+" to say its id", func(context.Context) error {
+	await(c.tb, startTimeout, "the id of "+node.Address(), func(context.Context) error {
 		var ok bool
 		own, ok = c.myself(node)
 		if !ok {
-			return errors.New("it does not")
+			return errors.New("no answer")
 		}
 		return nil
 	})
 	return own.id
 }
 
-// Slot is the slot of a key.
+// Slot returns the slot of a key.
 func (c *Cluster) Slot(key string) int {
 	c.tb.Helper()
 	for _, node := range c.Nodes {
@@ -202,12 +204,13 @@ func (c *Cluster) Slot(key string) int {
 	return 0
 }
 
-// owner is the one node that says that it is a master with the slot. It is nil while none or two say so.
+// owner returns the node that reports itself as a master with the slot. It returns nil if no node or several
+// nodes do.
 func (c *Cluster) owner(slot int) *Redis {
 	var owner *Redis
 	for _, node := range c.Nodes {
 		v, ok := c.myself(node)
-		if !ok || !v.is("master") || !holds(v.slots, slot) {
+		if !ok || !v.is("master") || !containsSlot(v.slots, slot) {
 			continue
 		}
 		if owner != nil {
@@ -218,8 +221,9 @@ func (c *Cluster) owner(slot int) *Redis {
 	return owner
 }
 
-// holds reads ranges as CLUSTER NODES prints them: "5", "0-100"; "[…]" is a slot on its way.
-func holds(ranges []string, slot int) bool {
+// containsSlot reports whether ranges from CLUSTER NODES, such as "5" and "0-100", contain a slot. It ignores
+// "[…]", a slot that is being moved.
+func containsSlot(ranges []string, slot int) bool {
 	for _, r := range ranges {
 		from, to, isRange := strings.Cut(r, "-")
 		first, err := strconv.Atoi(from)
@@ -242,14 +246,14 @@ func (c *Cluster) AwaitOwner(slot int, not *Redis) *Redis {
 		func(context.Context) error {
 			owner = c.owner(slot)
 			if owner == nil || owner == not {
-				return errors.New("it has none")
+				return errors.New("no new owner yet")
 			}
 			return nil
 		})
 	return owner
 }
 
-// AwaitOK waits until each of the nodes says that the Cluster is ok and knows all of them.
+// AwaitOK waits until each of the nodes reports that the Cluster is ok, and knows all nodes.
 func (c *Cluster) AwaitOK(nodes ...*Redis) {
 	c.tb.Helper()
 	for _, node := range nodes {
@@ -267,31 +271,31 @@ func (c *Cluster) AwaitOK(nodes ...*Redis) {
 	}
 }
 
-// TakeOver makes a replica the master by CLUSTER FAILOVER, which loses nothing, and returns when it is. Where
-// the master does not answer in time nothing changes, and it is asked again.
+// TakeOver makes a replica the master with CLUSTER FAILOVER, which loses no data. If the master does not
+// answer in time, Redis gives up, so TakeOver repeats the command. It returns when the replica is the master.
 func (c *Cluster) TakeOver(replica *Redis) {
 	c.tb.Helper()
-	var asked time.Time
+	var requestedAt time.Time
 	await(c.tb, startTimeout, replica.Address()+" to be a master", func(context.Context) error {
 		v, ok := c.myself(replica)
 		if ok && v.is("master") && len(v.slots) > 0 {
 			return nil
 		}
-		if time.Since(asked) > 6*time.Second {
-			asked = time.Now()
+		if time.Since(requestedAt) > 6*time.Second {
+			requestedAt = time.Now()
 			c.Do(replica, "cluster", "failover")
 		}
-		return fmt.Errorf("it is %s", v.flags)
+		return fmt.Errorf("its flags are %s", v.flags)
 	})
 }
 
-// failoverTimeout bounds the wait for a replica that takes over. On a busy machine votes come late: then an
-// election fails, and is repeated seconds later.
+// failoverTimeout bounds the wait for a failover. On a busy machine votes come late. Then the election fails
+// and is repeated seconds later.
 const failoverTimeout = 90 * time.Second
 
-// MoveSlot moves a slot and all its keys to another master as a resharding tool does: it announces the move
-// to both ends, moves the keys a few at a time, and then tells every master the new owner. It sleeps for the
-// pause before each step, so that tests meet a slot of which a part has moved.
+// MoveSlot moves a slot and all its keys to another master, as a resharding tool does. It announces the move
+// to both masters, moves the keys in small steps, and then sends the new owner to every master. It sleeps for
+// the pause before each step, so that tests find a partly moved slot.
 func (c *Cluster) MoveSlot(slot int, to *Redis, pause time.Duration) {
 	c.tb.Helper()
 	from := c.AwaitOwner(slot, nil)
@@ -313,7 +317,7 @@ func (c *Cluster) MoveSlot(slot int, to *Redis, pause time.Duration) {
 		}
 		c.Do(from, append(append(args, "keys"), keys...)...)
 	}
-	// The new owner first: it must not forget the slot before the old one has given it away.
+	// The new owner must come first, so that the slot always has an owner.
 	c.Do(to, "cluster", "setslot", slot, "node", toID)
 	c.Do(from, "cluster", "setslot", slot, "node", toID)
 	for _, node := range c.Nodes {

@@ -23,15 +23,16 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // The driver "pgx".
 )
 
-// postgresStart is how long a server may take until it answers.
+// postgresStart bounds the wait for a server to answer or to end.
 const postgresStart = 30 * time.Second
 
-// postgresPorts is how many ports a first start tries. Another test binary may take a free port first.
+// postgresPorts is the number of ports that a first start tries. Another test binary may take a free port
+// first.
 const postgresPorts = 5
 
-// A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port and the
-// same data. Its databases sort text as people do (ICU, en-US), which is what most installations have;
-// CopyC makes one that sorts by bytes.
+// A Postgres is a PostgreSQL server on 127.0.0.1. It can be ended and started again on the same port with the
+// same data. Its databases sort text by language rules (ICU, en-US), as most installations do. CopyC makes
+// databases that sort by bytes.
 type Postgres struct {
 	url *url.URL
 
@@ -41,25 +42,25 @@ type Postgres struct {
 	server     *child
 
 	mu        sync.Mutex
-	templates map[string]error // the databases that Copy copies, and what went wrong when one was made
+	templates map[string]error // the templates of Copy, each with the error of its creation
 }
 
-// SharedPostgres returns one server for the whole test binary. Each test makes a database of its own; a test
-// that disturbs the server needs NewPostgres. Nothing is synced to disk. The package's TestMain must call
-// [Main].
+// SharedPostgres returns one server for the whole test binary. Each test must create its own database. A test
+// that disturbs the server needs NewPostgres. The server does not sync to disk. The package's TestMain must
+// call [Main].
 func SharedPostgres(tb testing.TB) *Postgres {
 	tb.Helper()
-	return lived(tb).postgres.get(tb, func(tb testing.TB) *Postgres {
+	return sharedServers(tb).postgres.get(tb, func(tb testing.TB) *Postgres {
 		return NewPostgres(tb, "-c", "fsync=off")
 	})
 }
 
-// NewPostgres starts a PostgreSQL server that ends with the test and syncs to disk as in production, unless
-// the settings, arguments of postgres, say otherwise. The programs initdb and postgres must be on the PATH or
-// below /usr/lib/postgresql; without them the test fails.
+// NewPostgres starts a PostgreSQL server that ends with the test. It syncs to disk as in production, unless
+// the settings (arguments of postgres) change that. The programs initdb and postgres must be on the PATH or
+// below /usr/lib/postgresql. Otherwise the test fails.
 func NewPostgres(tb testing.TB, settings ...string) *Postgres {
 	tb.Helper()
-	// Not tb.TempDir: its parents are closed to the user that the server runs as.
+	// The user of the server cannot read the parents of tb.TempDir.
 	dir, err := os.MkdirTemp("", "postgres-*")
 	if err != nil {
 		tb.Fatal(err)
@@ -72,8 +73,8 @@ func NewPostgres(tb testing.TB, settings ...string) *Postgres {
 	return startPostgres(tb, dir, nil, settings)
 }
 
-// NewPostgresIn is NewPostgres in a directory of the caller's. The server's user must be able to reach it,
-// and becomes its owner. Further arguments are initdb's.
+// NewPostgresIn is NewPostgres in a given directory. The server's user must be able to reach it, and becomes
+// its owner. Further arguments are those of initdb.
 func NewPostgresIn(tb testing.TB, dir string, initdb ...string) *Postgres {
 	tb.Helper()
 	return startPostgres(tb, dir, initdb, nil)
@@ -97,9 +98,8 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 		}
 	}
 	initdb = append([]string{
-		"--pgdata", p.data(), "--username", "dispatcher", "--auth", "trust", "--encoding", "UTF8",
-		"--no-sync",
-		"--locale", "C", "--locale-provider", "icu", "--icu-locale", "en-US",
+		"--pgdata", p.data(), "--username", "dispatcher", "--auth", "trust", "--no-sync",
+		"--encoding", "UTF8", "--locale", "C", "--locale-provider", "icu", "--icu-locale", "en-US",
 	}, initdb...)
 	if out, err := p.command("initdb", initdb...).CombinedOutput(); err != nil {
 		tb.Fatalf("initdb: %v\n%s", err, out)
@@ -108,8 +108,8 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 		Scheme: "postgres", User: url.User("dispatcher"), Path: "/postgres", RawQuery: "sslmode=disable",
 	}
 	p.args = append([]string{
-		"-D", p.data(), "-h", "127.0.0.1", "-k", dir, "-c", "max_connections=400", "-c",
-		"shared_buffers=64MB",
+		"-D", p.data(), "-h", "127.0.0.1", "-k", dir,
+		"-c", "max_connections=400", "-c", "shared_buffers=64MB",
 	}, settings...)
 	tb.Cleanup(func() { p.shutDown(tb) })
 	for try := 1; ; try++ {
@@ -124,7 +124,7 @@ func startPostgres(tb testing.TB, dir string, initdb, settings []string) *Postgr
 	}
 }
 
-// command runs one of PostgreSQL's programs as the server's user.
+// command returns a command with one of PostgreSQL's programs. It runs as the server's user.
 func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(p.bin, name), args...)
 	c.Dir = p.dir
@@ -132,8 +132,8 @@ func (p *Postgres) command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// Start starts a server that has ended, and returns when it answers. While a killed server's sessions still
-// end, a start fails and is repeated.
+// Start starts a server that has ended, and returns when it answers. A start fails while sessions of a killed
+// server are still ending, so it is repeated.
 func (p *Postgres) Start(tb testing.TB) {
 	tb.Helper()
 	if err := poll(postgresStart, func(context.Context) error {
@@ -147,7 +147,7 @@ func (p *Postgres) Start(tb testing.TB) {
 	}
 }
 
-// try starts the server once, and returns when it answers or has ended.
+// try starts the server once. It returns when the server answers or has ended.
 func (p *Postgres) try() error {
 	if err := p.begin(); err != nil {
 		return err
@@ -155,12 +155,12 @@ func (p *Postgres) try() error {
 	return p.wait()
 }
 
-// portTaken says whether a server that has ended could not have its port.
+// portTaken reports whether the server has ended because another program has its port.
 func (p *Postgres) portTaken() bool {
 	return p.HasEnded() && strings.Contains(p.Log(), "Address already in use")
 }
 
-// begin starts the server and waits for nothing. Its log goes on where that of the last run ended.
+// begin starts the server without waiting for it. It appends to the log of the last run.
 func (p *Postgres) begin() error {
 	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -175,12 +175,12 @@ func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
 
 func (p *Postgres) logFile() string { return p.dir + ".log" }
 
-// Stop ends the server at once, as pg_ctl stop -m immediate does: sessions are cut off, and the next start
-// recovers. It returns when the server has ended.
+// Stop ends the server at once, as pg_ctl stop -m immediate does: it closes all sessions, and the next start
+// recovers. Stop returns when the server has ended.
 func (p *Postgres) Stop() error { return p.end(syscall.SIGQUIT) }
 
-// Kill is kill -9 of the server's first process; its sessions end when they notice. It returns when the
-// process has ended.
+// Kill sends SIGKILL to the server's main process. Its sessions end when they notice. Kill returns when the
+// main process has ended.
 func (p *Postgres) Kill() error { return p.end(syscall.SIGKILL) }
 
 func (p *Postgres) end(with syscall.Signal) error {
@@ -191,14 +191,14 @@ func (p *Postgres) end(with syscall.Signal) error {
 	case <-p.server.ended:
 		return nil
 	case <-time.After(postgresStart):
-		return fmt.Errorf("postgres has not ended %s after %s", postgresStart, with)
+		return fmt.Errorf("postgres still runs %s after %s", postgresStart, with)
 	}
 }
 
-// HasEnded says whether the server has ended, by whatever cause.
+// HasEnded reports whether the server has ended for any cause.
 func (p *Postgres) HasEnded() bool { return p.server.hasEnded() }
 
-// KillBackend is kill -9 of one session of the database: the server then ends all sessions, and recovers.
+// KillBackend sends SIGKILL to one session of the database. The server then ends all sessions and recovers.
 func (p *Postgres) KillBackend(ctx context.Context, database string) error {
 	var pid int
 	err := p.read(ctx, &pid, `SELECT pid FROM pg_stat_activity
@@ -213,7 +213,7 @@ func (p *Postgres) KillBackend(ctx context.Context, database string) error {
 	return nil
 }
 
-// Log is the end of what the server has written.
+// Log returns the end of the server's log.
 func (p *Postgres) Log() string {
 	text, err := os.ReadFile(p.logFile())
 	if err != nil {
@@ -227,7 +227,7 @@ func (p *Postgres) shutDown(tb testing.TB) {
 	if p.server == nil || p.server.cmd.Process == nil {
 		return
 	}
-	// SIGINT: sessions are cut off, the server ends in order.
+	// SIGINT closes all sessions and shuts the server down cleanly.
 	if err := p.end(syscall.SIGINT); err != nil {
 		if err := p.Kill(); err != nil {
 			tb.Errorf("kill postgres: %v", err)
@@ -238,7 +238,7 @@ func (p *Postgres) shutDown(tb testing.TB) {
 	}
 }
 
-// URL is that of the server's first database.
+// URL returns the URL of the server's first database.
 func (p *Postgres) URL() string { return p.url.String() }
 
 // Exec runs a statement in the first database.
@@ -251,7 +251,7 @@ func (p *Postgres) Exec(ctx context.Context, statement string) error {
 	return errors.Join(err, db.Close())
 }
 
-// read reads one value by a query in the first database.
+// read reads one value with a query in the first database.
 func (p *Postgres) read(ctx context.Context, value any, query string, args ...any) error {
 	db, err := sql.Open("pgx", p.URL())
 	if err != nil {
@@ -261,28 +261,28 @@ func (p *Postgres) read(ctx context.Context, value any, query string, args ...an
 	return db.QueryRowContext(ctx, query, args...).Scan(value)
 }
 
-// databases counts the databases of all servers. A server may get the port of an earlier one; its databases'
-// URLs must still be new, because tests tell them apart by URL.
+// databases counts the databases of all servers. It makes URLs unique even if a server gets the port of an
+// earlier one, because tests distinguish databases by URL.
 var databases atomic.Int64
 
-// Database makes an empty database and returns its URL, which no other database of this process has had.
+// Database creates an empty database and returns its URL, which is unique in this process.
 func (p *Postgres) Database(tb testing.TB) string {
 	tb.Helper()
 	return p.create(tb, "")
 }
 
-// sortedByBytes is what CREATE DATABASE says of a database that sorts text by its bytes.
+// sortedByBytes are the options of CREATE DATABASE for a database that sorts text by bytes.
 const sortedByBytes = " TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'"
 
-// Copy is Database with the content of a template. The first call for a template's name makes it: fill gets
-// the URL of an empty database, and must close its connections. A test that needs a migrated database need
-// not migrate one.
+// Copy is Database with the content of a template. The first call with a template's name creates it: fill
+// gets the URL of an empty database and must close its connections. So tests that need a migrated database
+// migrate only once.
 func (p *Postgres) Copy(tb testing.TB, template string, fill func(url string) error) string {
 	tb.Helper()
 	return p.copyOf(tb, template, "", fill)
 }
 
-// CopyC is Copy with databases that sort text by its bytes. Its templates are not those of Copy.
+// CopyC is Copy with databases that sort text by bytes. Its templates are separate from those of Copy.
 func (p *Postgres) CopyC(tb testing.TB, template string, fill func(url string) error) string {
 	tb.Helper()
 	return p.copyOf(tb, template+"_c", sortedByBytes, fill)
@@ -292,7 +292,7 @@ func (p *Postgres) copyOf(tb testing.TB, template, with string, fill func(url st
 	tb.Helper()
 	name := "template_" + template
 	p.mu.Lock()
-	defer p.mu.Unlock() // the template may have no connection while it is copied
+	defer p.mu.Unlock() // PostgreSQL copies a database only while it has no connection
 	err, made := p.templates[name]
 	if !made {
 		err = p.Exec(tb.Context(), "CREATE DATABASE "+name+with)
@@ -316,24 +316,25 @@ func (p *Postgres) create(tb testing.TB, with string) string {
 	return p.at(name)
 }
 
-// at is the URL of a database.
+// at returns the URL of a database.
 func (p *Postgres) at(database string) string {
 	u := *p.url
 	u.Path = "/" + database
 	return u.String()
 }
 
-// wait returns when the server answers, or has ended.
+// wait waits until the server answers or has ended.
 func (p *Postgres) wait() error {
 	return poll(postgresStart, func(ctx context.Context) error {
 		if p.HasEnded() {
-			return ended{fmt.Errorf("it has ended: %v", p.server.ending)}
+			return ended{fmt.Errorf("server has ended: %v", p.server.ending)}
 		}
 		return p.answers(ctx)
 	})
 }
 
-// answers returns nil if this server answers. Another one may listen on the port that this one was to have.
+// answers returns nil if this server answers. It checks the data directory, because another server may listen
+// on the port.
 func (p *Postgres) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -342,12 +343,12 @@ func (p *Postgres) answers(ctx context.Context) error {
 		return err
 	}
 	if data != p.data() {
-		return fmt.Errorf("the server of %s answers", data)
+		return fmt.Errorf("another server answers, with the data directory %s", data)
 	}
 	return nil
 }
 
-// postgresBinaries finds the directory that has the server's programs.
+// postgresBinaries returns the directory with the server's programs.
 func postgresBinaries() (string, error) {
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	packaged, err := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -355,7 +356,7 @@ func postgresBinaries() (string, error) {
 		return "", err
 	}
 	for _, dir := range append(dirs, packaged...) {
-		// The real place: a link's own directory has no share directory beside it.
+		// Resolve links: initdb needs the share directory next to the real directory.
 		initdb, err := filepath.EvalSymlinks(filepath.Join(dir, "initdb"))
 		if err != nil {
 			continue
@@ -365,10 +366,11 @@ func postgresBinaries() (string, error) {
 		}
 	}
 	return "", errors.New(
-		"this test needs PostgreSQL: initdb and postgres are neither on the PATH nor below /usr/lib/postgresql")
+		"find PostgreSQL: install initdb and postgres on the PATH or below /usr/lib/postgresql")
 }
 
-// postgresUser is the user that the server runs as; nil: that of the test. PostgreSQL refuses root.
+// postgresUser returns the user of the server, or nil for the user of the test. PostgreSQL refuses to run as
+// root.
 func postgresUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -388,5 +390,5 @@ func postgresUser() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("PostgreSQL refuses root, and there is no user postgres or nobody to run it as")
+	return nil, errors.New("PostgreSQL does not run as root; create the user postgres")
 }

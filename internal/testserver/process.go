@@ -17,19 +17,19 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A child is one process; it runs or has ended.
+// A child is a process that runs or has ended.
 type child struct {
 	cmd    *exec.Cmd
-	ended  chan struct{} // closed when it has
-	ending error
+	ended  chan struct{} // closed when the process has ended
+	ending error         // valid after ended is closed
 
-	// Of a process that speaks Redis's protocol:
+	// These are set for a server with Redis's protocol.
 	addr   string
-	output bytes.Buffer // its log; complete once ended is closed
+	output bytes.Buffer // the log, complete after ended is closed
 }
 
-// start starts the process. The kernel kills it when the test's process ends without its clean-up, by a panic
-// or a time-out.
+// start starts the process. The kernel kills it if the test's process ends without its cleanups, for example
+// after a panic or a timeout.
 func (c *child) start() error {
 	if c.cmd.SysProcAttr == nil {
 		c.cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -55,15 +55,14 @@ func (c *child) hasEnded() bool {
 	}
 }
 
-// begin runs the program with the arguments in the directory, by way of the command in wrap if there is one.
-// It does not wait for an answer.
+// begin starts a program in a directory, through the command in wrap unless that is empty. It does not wait
+// until the server answers. The process ends with the test.
 func begin(tb testing.TB, program string, wrap []string, port, dir string, args ...string) *child {
 	tb.Helper()
 	binary, err := exec.LookPath(program)
 	if err != nil {
-		tb.Fatalf("this test needs %[1]s in PATH (Debian and Ubuntu: apt-get install %[1]s); -short leaves "+
-			"it out: %[2]v",
-			program, err)
+		tb.Fatalf("this test needs %[1]s in PATH (Debian and Ubuntu: apt-get install %[1]s); -short skips "+
+			"the test: %[2]v", program, err)
 	}
 	words := slices.Concat(wrap, []string{binary}, args)
 	c := &child{cmd: exec.Command(words[0], words[1:]...)}
@@ -76,9 +75,9 @@ func begin(tb testing.TB, program string, wrap []string, port, dir string, args 
 	return c
 }
 
-// kill is kill -9. It returns when the server has ended.
+// kill sends SIGKILL. It returns when the server has ended.
 func (c *child) kill() {
-	// The only error is that the process has ended already.
+	// The only possible error is that the process has already ended.
 	_ = c.cmd.Process.Kill()
 	<-c.ended
 }
@@ -92,13 +91,13 @@ func (c *child) awaitAnswer(tb testing.TB) {
 		}
 		_, err := ask(ctx, c.addr, "", "ping")
 		if redis.HasErrorPrefix(err, "NOAUTH") {
-			return nil // it answers; the password is the test's
+			return nil // the server answers; the password is not needed here
 		}
 		return err
 	})
 }
 
-// Client returns a client of exactly one server. It follows no redirection and retries nothing.
+// Client returns a client of exactly one server. It follows no redirection and does not retry.
 func Client(addr, password string) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, Password: password, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
@@ -108,7 +107,7 @@ func Client(addr, password string) *redis.Client {
 
 // ask sends one command to exactly one server.
 func ask(ctx context.Context, addr, password string, args ...any) (any, error) {
-	// The client would log each refused connection.
+	// A plain dial comes first, because the client would log each refused connection.
 	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
 		return nil, err
@@ -118,17 +117,18 @@ func ask(ctx context.Context, addr, password string, args ...any) (any, error) {
 	return got, errors.Join(err, c.Close(), conn.Close())
 }
 
-// ended is an error that no repetition changes.
+// ended is an error that ends poll.
 type ended struct{ error }
 
-// poll repeats the question until it has no error, or one that has ended it. It returns the last one.
-func poll(limit time.Duration, question func(context.Context) error) error {
+// poll repeats check until it returns nil or an ended error, or until the limit has passed. It returns the
+// last error.
+func poll(limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	pause := time.NewTicker(10 * time.Millisecond)
 	defer pause.Stop()
 	for {
-		err := question(ctx)
+		err := check(ctx)
 		if _, over := err.(ended); err == nil || over {
 			return err
 		}
@@ -140,32 +140,32 @@ func poll(limit time.Duration, question func(context.Context) error) error {
 	}
 }
 
-// await is poll of what must come about.
-func await(tb testing.TB, limit time.Duration, what string, question func(context.Context) error) {
+// await polls, and fails the test if check does not succeed within the limit.
+func await(tb testing.TB, limit time.Duration, name string, check func(context.Context) error) {
 	tb.Helper()
-	if err := poll(limit, question); err != nil {
-		tb.Fatalf("waited %v for %s: %v", limit, what, err)
+	if err := poll(limit, check); err != nil {
+		tb.Fatalf("waited %v for %s: %v", limit, name, err)
 	}
 }
 
 // Until polls a condition in real time, and fails the test if it does not hold within a minute.
-func Until(tb testing.TB, what string, condition func() bool) {
+func Until(tb testing.TB, name string, condition func() bool) {
 	tb.Helper()
-	await(tb, time.Minute, what, func(context.Context) error {
+	await(tb, time.Minute, name, func(context.Context) error {
 		if condition() {
 			return nil
 		}
-		return errors.New("it does not hold")
+		return errors.New("the condition does not hold")
 	})
 }
 
-// A group is the servers of a Cluster, or a master with its replicas. They have one password.
+// A group is a set of servers with one password: the nodes of a Cluster, or a master and its replicas.
 type group struct {
 	tb       testing.TB
 	password string
 }
 
-// authArgs are the arguments of its servers for the password.
+// authArgs returns the servers' arguments for the password.
 func (g group) authArgs() []string {
 	if g.password == "" {
 		return nil
@@ -173,7 +173,7 @@ func (g group) authArgs() []string {
 	return []string{"--requirepass", g.password, "--masterauth", g.password}
 }
 
-// user is what stands before the hosts of a URL.
+// user returns the user part of a URL.
 func (g group) user() string {
 	if g.password == "" {
 		return ""
@@ -181,7 +181,7 @@ func (g group) user() string {
 	return ":" + g.password + "@"
 }
 
-// Do sends one command to one server; it must succeed.
+// Do sends one command to one server. An error fails the test.
 func (g group) Do(server *Redis, args ...any) any {
 	g.tb.Helper()
 	got, err := g.try(server, args...)
@@ -201,12 +201,12 @@ func (g group) try(server *Redis, args ...any) (any, error) {
 func (g group) AwaitReplica(server *Redis) {
 	g.tb.Helper()
 	await(g.tb, startTimeout, server.Address()+" to follow a master", func(context.Context) error {
-		return g.says(server, "replication", "role:slave", "master_link_status:up")
+		return g.infoHas(server, "replication", "role:slave", "master_link_status:up")
 	})
 }
 
-// says returns an error unless a section of a server's INFO has all of the texts.
-func (g group) says(server *Redis, section string, texts ...string) error {
+// infoHas returns an error unless a section of a server's INFO has all texts.
+func (g group) infoHas(server *Redis, section string, texts ...string) error {
 	info, err := g.try(server, "info", section)
 	for _, want := range texts {
 		if err == nil && !strings.Contains(fmt.Sprint(info), want) {

@@ -10,19 +10,19 @@ import (
 // redisProgram is the server that every test needs.
 const redisProgram = "redis-server"
 
-// otherPrograms speak the same protocol. They are tested where they are installed: some releases of Debian
-// lack them.
+// otherPrograms are other servers with Redis's protocol. Tests use them if they are installed, because some
+// releases of Debian do not have them.
 var otherPrograms = []string{"valkey-server"}
 
 // A Redis is a redis-server without persistence. It can be ended and started again on the same port and in
 // the same directory.
 type Redis struct {
-	// URL is "redis://127.0.0.1:PORT", the same after every start.
+	// URL is "redis://127.0.0.1:PORT". It is the same after every start.
 	URL string
-	// Dir is where its files are.
+	// Dir is the directory of the server's files.
 	Dir string
-	// Limited lets LimitFiles bound the files of every server started from now on. The server then gets an
-	// error from a full disk, and no signal that ends it.
+	// Limited permits LimitFiles for all later starts. The server then ignores the signal about a file that
+	// is too large, which would end it, and gets an error as from a full disk.
 	Limited bool
 
 	tb      testing.TB
@@ -32,21 +32,21 @@ type Redis struct {
 	running *child
 }
 
-// StartRedis is NewRedis for tests that need the URL alone.
+// StartRedis is NewRedis for tests that need only the URL.
 func StartRedis(tb testing.TB, args ...string) string {
 	tb.Helper()
 	return NewRedis(tb, args...).URL
 }
 
-// SharedRedis returns the URL of one server for the whole test binary. Tests keep apart by their key prefix.
-// The tests that empty it, end it or count its keys need one of their own. The package's TestMain must call
+// SharedRedis returns the URL of one server for the whole test binary. Each test uses another key prefix. A
+// test that empties or ends the server, or counts its keys, needs NewRedis. The package's TestMain must call
 // [Main].
 func SharedRedis(tb testing.TB) string {
 	tb.Helper()
-	return lived(tb).redis.get(tb, func(tb testing.TB) *Redis { return NewRedis(tb) }).URL
+	return sharedServers(tb).redis.get(tb, func(tb testing.TB) *Redis { return NewRedis(tb) }).URL
 }
 
-// OtherServers returns the names of the installed servers beside redis-server.
+// OtherServers returns the installed servers with Redis's protocol other than redis-server.
 func OtherServers() []string {
 	var found []string
 	for _, program := range otherPrograms {
@@ -57,8 +57,8 @@ func OtherServers() []string {
 	return found
 }
 
-// NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a directory
-// of its own. Further arguments are given to the server at every start; they come last, so they override.
+// NewRedis starts a redis-server from PATH on a free port of 127.0.0.1, without persistence, in a new
+// directory. Further arguments are used at every start. They come last, so they override the others.
 func NewRedis(tb testing.TB, args ...string) *Redis {
 	tb.Helper()
 	return NewRedisOf(tb, redisProgram, args...)
@@ -73,15 +73,15 @@ func NewRedisOf(tb testing.TB, program string, args ...string) *Redis {
 	return s
 }
 
-// Start starts a server that has ended, and waits until it answers. Further arguments come last, so they
-// override; they are for this start alone.
+// Start starts a server that has ended, and waits until it answers. Further arguments are used only at this
+// start. They come last, so they override the others.
 func (s *Redis) Start(args ...string) {
 	s.tb.Helper()
 	s.Begin(args...)
 	s.running.awaitAnswer(s.tb)
 }
 
-// Begin is Start that waits for nothing: the server may still be loading its files.
+// Begin is Start without the wait. The server may still be loading its files.
 func (s *Redis) Begin(args ...string) {
 	s.tb.Helper()
 	if s.running != nil && !s.running.hasEnded() {
@@ -98,8 +98,8 @@ func (s *Redis) Begin(args ...string) {
 	s.running = begin(s.tb, s.program, wrap, s.port, s.Dir, append(all, args...)...)
 }
 
-// LimitFiles bounds the size of each of the server's files from now on, as a full disk does; a negative
-// number ends that. The server must have been started with Limited.
+// LimitFiles bounds the size of each file of the running server, which simulates a full disk. A negative
+// number removes the bound. The server must have been started with Limited.
 func (s *Redis) LimitFiles(bytes int64) {
 	s.tb.Helper()
 	const noLimit = ^uint64(0)
@@ -115,13 +115,14 @@ func (s *Redis) LimitFiles(bytes int64) {
 	}
 }
 
-// Kill is kill -9: what was not yet written to its files is lost. It returns when the server has ended.
+// Kill sends SIGKILL, so data that is not yet in the server's files is lost. It returns when the server has
+// ended.
 func (s *Redis) Kill() { s.running.kill() }
 
-// Ended is closed when the server has ended, for any cause.
+// Ended returns a channel that is closed when the server has ended for any cause.
 func (s *Redis) Ended() <-chan struct{} { return s.running.ended }
 
-// Pause stops the process: its connections stay open, and it does not answer.
+// Pause stops the process. Its connections stay open, but it does not answer.
 func (s *Redis) Pause() {
 	s.tb.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -140,5 +141,5 @@ func (s *Redis) signal(sig syscall.Signal) {
 	}
 }
 
-// Address is the URL's host and port.
+// Address returns the URL's host and port.
 func (s *Redis) Address() string { return "127.0.0.1:" + s.port }

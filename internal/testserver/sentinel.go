@@ -13,21 +13,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sentinelCount is how many Sentinels watch a master here; two of them agree on its death.
+// sentinelCount is the number of Sentinels. Two of them must agree that the master is dead.
 const sentinelCount = 3
 
-// sentinelName is the name that the Sentinels know the master by.
+// sentinelName is the name of the master in the Sentinels.
 const sentinelName = "payments"
 
-// SentinelOptions say how a master and its Sentinels are set up.
+// SentinelOptions are the options of a master and its Sentinels.
 type SentinelOptions struct {
-	// Replicas of the master; zero: one.
+	// Replicas is the number of replicas. Zero: one.
 	Replicas int
-	// Password of the servers, SentinelPassword of the Sentinels; empty: none.
+	// Password is that of the servers, SentinelPassword that of the Sentinels. Empty: none.
 	Password, SentinelPassword string
 }
 
-// A Sentinel set is one Redis with replicas, and three Sentinels. They make a replica the master when the
+// A Sentinel is a Redis with replicas and three Sentinels. The Sentinels make a replica the master if the
 // master is silent for two seconds.
 type Sentinel struct {
 	// Servers are the first master and its replicas. Each can be killed, paused and started again.
@@ -39,8 +39,8 @@ type Sentinel struct {
 	sentinelPassword string
 }
 
-// NewSentinel starts the servers and the Sentinels, and returns when each Sentinel knows every other and the
-// replicas. They end with the test.
+// NewSentinel starts the servers and the Sentinels. It returns when each Sentinel knows the other Sentinels
+// and all replicas. They end with the test.
 func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	tb.Helper()
 	w := &Sentinel{group: group{tb, o.Password}, sentinelPassword: o.SentinelPassword}
@@ -65,13 +65,13 @@ func NewSentinel(tb testing.TB, o SentinelOptions) *Sentinel {
 	return w
 }
 
-// startSentinel starts one Sentinel. It rewrites its own configuration.
+// startSentinel starts a Sentinel and returns its address. The configuration file must be writable, because a
+// Sentinel rewrites it.
 func (w *Sentinel) startSentinel(port string) string {
 	w.tb.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "sentinel monitor %[1]s 127.0.0.1 %[2]s 2\nsentinel down-after-milliseconds %[1]s "+
-		"2000\n",
-		sentinelName, port)
+	fmt.Fprintf(&text, "sentinel monitor %s 127.0.0.1 %s 2\n", sentinelName, port)
+	fmt.Fprintf(&text, "sentinel down-after-milliseconds %s 2000\n", sentinelName)
 	fmt.Fprintf(&text, "sentinel failover-timeout %s 10000\n", sentinelName)
 	if w.password != "" {
 		fmt.Fprintf(&text, "sentinel auth-pass %s %s\n", sentinelName, w.password)
@@ -83,7 +83,7 @@ func (w *Sentinel) startSentinel(port string) string {
 	dir := w.tb.TempDir()
 	file := filepath.Join(dir, "sentinel.conf")
 	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
-		w.tb.Fatalf("configuration of a Sentinel: %v", err)
+		w.tb.Fatalf("write configuration of a Sentinel: %v", err)
 	}
 	own := FreePort(w.tb)
 	c := begin(w.tb, redisProgram, nil, own, dir, file, "--sentinel", "--bind", "127.0.0.1", "--port", own)
@@ -91,7 +91,7 @@ func (w *Sentinel) startSentinel(port string) string {
 	return c.addr
 }
 
-// knowsAll says what a Sentinel does not know yet.
+// knowsAll returns an error while a Sentinel does not know all replicas and Sentinels.
 func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
 	c := Client(addr, w.sentinelPassword)
 	defer c.Close()
@@ -102,13 +102,13 @@ func (w *Sentinel) knowsAll(ctx context.Context, addr string) error {
 	want := fmt.Sprintf("status=ok,address=%s,slaves=%d,sentinels=%d", w.Servers[0].Address(),
 		len(w.Servers)-1, sentinelCount)
 	if !strings.Contains(info, want) {
-		return fmt.Errorf("it says %q, not %q", strings.TrimSpace(info), want)
+		return fmt.Errorf("info is %q, want %q", strings.TrimSpace(info), want)
 	}
 	return nil
 }
 
-// URL is "redis+sentinel://" with the Sentinels, the name of the master and the number of a database, and the
-// passwords if there are any.
+// URL returns "redis+sentinel://" with the addresses of the Sentinels, the passwords, the name of the master
+// and the number of a database.
 func (w *Sentinel) URL(db int) string {
 	query := ""
 	if w.sentinelPassword != "" {
@@ -118,7 +118,7 @@ func (w *Sentinel) URL(db int) string {
 		sentinelName, db, query)
 }
 
-// Master is the server that all Sentinels name as the master; nil: they do not agree.
+// Master returns the server that all Sentinels name as the master, or nil if they do not agree.
 func (w *Sentinel) Master() *Redis {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -126,7 +126,7 @@ func (w *Sentinel) Master() *Redis {
 	for i, addr := range w.Sentinels {
 		c := redis.NewSentinelClient(&redis.Options{Addr: addr, Password: w.sentinelPassword, MaxRetries: -1})
 		got, err := c.GetMasterAddrByName(ctx, sentinelName).Result()
-		_ = c.Close() // it was only asked
+		_ = c.Close() // an error would not change the answer
 		if err != nil || len(got) != 2 {
 			return nil
 		}
@@ -144,30 +144,30 @@ func (w *Sentinel) Master() *Redis {
 	return nil
 }
 
-// AwaitMaster waits until the Sentinels agree on a master other than that one, which also says so itself, and
-// returns it.
+// AwaitMaster waits until the Sentinels agree on a master other than not, and this server also reports that
+// it is the master. It returns the server.
 func (w *Sentinel) AwaitMaster(not *Redis) *Redis {
 	w.tb.Helper()
 	var master *Redis
 	await(w.tb, failoverTimeout, "the Sentinels to name another master", func(context.Context) error {
 		master = w.Master()
 		if master == nil || master == not {
-			return errors.New("they do not")
+			return errors.New("no new master yet")
 		}
-		return w.says(master, "replication", "role:master")
+		return w.infoHas(master, "replication", "role:master")
 	})
 	return master
 }
 
-// Cut ends replication from the master: it refuses its replicas from now on, and they keep the data that they
-// have. The master goes on and acknowledges writes that no replica gets.
+// Cut stops the replication from the master. It refuses its replicas, which keep their data. The master still
+// acknowledges writes, which no replica gets.
 func (w *Sentinel) Cut(master *Redis) {
 	w.tb.Helper()
 	w.Do(master, "acl", "setuser", "default", "-psync", "-sync")
 	w.Do(master, "client", "kill", "type", "replica")
 }
 
-// Rejoin ends Cut.
+// Rejoin undoes Cut.
 func (w *Sentinel) Rejoin(master *Redis) {
 	w.tb.Helper()
 	w.Do(master, "acl", "setuser", "default", "+psync", "+sync")

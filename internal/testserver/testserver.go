@@ -1,10 +1,10 @@
-// Package testserver starts the real servers that tests need, on free ports of 127.0.0.1: Redis alone, behind
-// Sentinels and as a Cluster, other servers that speak Redis's protocol, and PostgreSQL.
+// Package testserver starts real servers for tests on free ports of 127.0.0.1: a single Redis, Redis with
+// Sentinels, a Redis Cluster, other servers with Redis's protocol, and PostgreSQL.
 //
-// A server ends with the test that started it, and with the test's process, also where that is killed. A test
-// whose server is not installed fails and says what to install; it is not skipped. A package whose tests only
-// need a database or a key prefix of their own shares one server of each kind: its TestMain calls [Main], its
-// tests call [SharedRedis], [SharedCluster] and [SharedPostgres].
+// A server ends with the test that started it, and with the test's process, even if that is killed. If a
+// server is not installed, the test fails with a hint. It is not skipped. Tests that only need a separate
+// database or key prefix can share one server of each kind: the TestMain of their package calls [Main], and
+// they call [SharedRedis], [SharedCluster] and [SharedPostgres].
 package testserver
 
 import (
@@ -27,15 +27,15 @@ import (
 // startTimeout bounds the wait for a server to answer. A loaded machine needs far less.
 const startTimeout = 30 * time.Second
 
-// shared holds what lives as long as the test binary. Main sets it.
+// shared has the servers that live as long as the test binary. Main and Run set it.
 var shared *lifetime
 
-// Main runs the tests of a package and then ends the servers that they shared. It does not return:
+// Main runs the tests of a package and then ends their shared servers. It does not return:
 //
 //	func TestMain(m *testing.M) { testserver.Main(m) }
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is Main that returns the exit code, for a TestMain that has more to do.
+// Run is Main that returns the exit code, for a TestMain with more work.
 func Run(m *testing.M) (code int) {
 	shared = &lifetime{}
 	defer func() {
@@ -47,10 +47,9 @@ func Run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// Outside calls f with a TB that belongs to no test, for programs such as the benchmark. What f starts with
-// it ends when f returns. The error joins those of f's Fatal, Fatalf and Errorf. Of TB's other methods f may
-// call Helper, Context, Failed, Cleanup and TempDir; Fatal and Fatalf from the goroutine that called Outside
-// alone.
+// Outside calls f with a TB outside of a test, for programs such as the benchmark. Servers that f starts with
+// it end when f returns. The error joins the errors of Fatal, Fatalf and Errorf. f may also call Helper,
+// Context, Failed, Cleanup and TempDir. It must not call Fatal and Fatalf from other goroutines.
 func Outside(f func(testing.TB)) (err error) {
 	l := &lifetime{}
 	defer func() { err = l.end() }()
@@ -60,8 +59,8 @@ func Outside(f func(testing.TB)) (err error) {
 	return nil
 }
 
-// failure calls f, and returns what the lifetime's Fatal or Fatalf ended it with. In a test they end the
-// goroutine, here they unwind to this function.
+// failure calls f and returns the error of a lifetime's Fatal or Fatalf, or nil. A test's Fatal ends the
+// goroutine. A lifetime's Fatal panics, and this function recovers.
 func failure(f func()) (err error) {
 	defer func() {
 		if thrown := recover(); thrown != nil {
@@ -76,9 +75,9 @@ func failure(f func()) (err error) {
 	return nil
 }
 
-// A lifetime stands in for a test: the servers started with it end when the test binary or Outside does.
+// A lifetime is a TB for servers that live longer than a test. They end with the test binary or with Outside.
 type lifetime struct {
-	testing.TB // nil; only the methods below may be called
+	testing.TB // nil: only the methods below may be called
 
 	redis    once[*Redis]
 	cluster  once[*Cluster]
@@ -89,8 +88,8 @@ type lifetime struct {
 	errs     []error
 }
 
-// lived returns what lives as long as the test binary.
-func lived(tb testing.TB) *lifetime {
+// sharedServers returns the lifetime of the shared servers. Without Main it fails the test.
+func sharedServers(tb testing.TB) *lifetime {
 	tb.Helper()
 	if shared == nil {
 		tb.Fatal("shared servers need: func TestMain(m *testing.M) { testserver.Main(m) }")
@@ -98,7 +97,7 @@ func lived(tb testing.TB) *lifetime {
 	return shared
 }
 
-// A once starts a server for the first test that asks, and answers every later test alike.
+// A once starts a server for the first test that needs it. Later tests get the same server or error.
 type once[S any] struct {
 	sync.Once
 	server S
@@ -116,7 +115,7 @@ func (o *once[S]) get(tb testing.TB, start func(testing.TB) S) S {
 	return o.server
 }
 
-// startFailed is the panic value of a lifetime's Fatal and Fatalf.
+// startFailed is the panic value of a lifetime's Fatal and Fatalf (see failure).
 type startFailed struct{ error }
 
 func (l *lifetime) Helper()                  {}
@@ -127,7 +126,7 @@ func (l *lifetime) Fatalf(format string, args ...any) {
 	panic(startFailed{fmt.Errorf(format, args...)})
 }
 
-// Errorf is called by the cleanups, which run one after another.
+// Errorf needs no lock: only the cleanups call it, and they run one after another.
 func (l *lifetime) Errorf(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
 }
@@ -141,7 +140,7 @@ func (l *lifetime) Cleanup(f func()) {
 func (l *lifetime) TempDir() string {
 	dir, err := os.MkdirTemp("", "testserver-*")
 	if err != nil {
-		l.Fatalf("directory of a server: %v", err)
+		l.Fatalf("create the directory of a server: %v", err)
 	}
 	l.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -151,7 +150,7 @@ func (l *lifetime) TempDir() string {
 	return dir
 }
 
-// end runs the cleanups, the last one first.
+// end runs the cleanups, last one first.
 func (l *lifetime) end() error {
 	for _, f := range slices.Backward(l.cleanups) {
 		f()
@@ -159,10 +158,10 @@ func (l *lifetime) end() error {
 	return errors.Join(l.errs...)
 }
 
-// The tests come in three sizes. The environment variable TEST_SIZE picks one; the Makefile sets it:
+// The tests have three sizes. The Makefile selects one with the environment variable TEST_SIZE:
 //
 //	(unset)  make test: ten minutes
-//	full     make test-full: an hour; a test does all that it can in two minutes
+//	full     make test-full: an hour, with up to two minutes for each test
 //	long     make test-long: the rest
 const sizeVariable = "TEST_SIZE"
 
@@ -172,19 +171,20 @@ func Full() bool { return os.Getenv(sizeVariable) == "full" || Long() }
 // Long reports whether tests run in their long size.
 func Long() bool { return os.Getenv(sizeVariable) == "long" }
 
-// The servers' ports lie below those that the system gives to clients. Between the choice of a port and the
-// listen on it, the system gives it to no other program. The bus of a Cluster's node is 10,000 above its
-// port, still below them.
+// The servers' ports lie below the ephemeral ports of the system. So the system does not give a chosen port
+// to a client before the server listens on it. The default bus port of a Cluster's node is 10,000 above its
+// port, and still below the ephemeral ports.
 const (
 	firstPort = 10_240
 	portCount = 10_000
 )
 
-// lastPort counts the ports that this process has chosen. It starts at random, so that test binaries that run
-// side by side do not try the same ones.
+// lastPort counts the ports that this process has chosen. It starts at a random number, so that parallel test
+// binaries try different ports.
 var lastPort atomic.Int64
 
-// FreePort returns a port of 127.0.0.1 that had no listener, and that this process never chooses again.
+// FreePort returns a port of 127.0.0.1 without a listener. It does not return the same port again, except
+// after portCount calls.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
 	lastPort.CompareAndSwap(0, 1+rand.Int64N(portCount))
@@ -198,12 +198,12 @@ func FreePort(tb testing.TB) string {
 			return port
 		}
 	}
-	tb.Fatalf("no free port of 127.0.0.1 from %d on", firstPort)
+	tb.Fatalf("no free port of 127.0.0.1 from %d to %d", firstPort, firstPort+portCount-1)
 	return ""
 }
 
-// isFree says whether the port has no listener. No program is forked meanwhile: it would hold our own
-// listener until it has replaced itself, after we closed it.
+// isFree reports whether the port has no listener. The fork lock prevents a fork while the listener of this
+// check is open. A forked process would keep the listener open until its exec.
 func isFree(port string) (bool, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -217,9 +217,9 @@ func isFree(port string) (bool, error) {
 	return true, nil
 }
 
-// SQLiteTemplate returns a function that returns the bytes of a SQLite file. The first call makes the file:
-// fill gets the URL of one that does not exist yet, and must close its connections. A test that needs a
-// migrated database writes the bytes to a file of its own and need not migrate one.
+// SQLiteTemplate returns a function that returns the bytes of a SQLite file. Its first call creates the file:
+// fill gets the URL of a file that does not exist, and must close its connections. A test that needs a
+// migrated database writes the bytes to a new file instead of migrating.
 func SQLiteTemplate(fill func(url string) error) func() ([]byte, error) {
 	return sync.OnceValues(func() (file []byte, err error) {
 		dir, err := os.MkdirTemp("", "sqlite-*")

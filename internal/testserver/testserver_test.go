@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// needsServer leaves a test out of short runs, which need nothing but Go.
+// needsServer skips a test in short runs, which need no programs but Go.
 func needsServer(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -29,7 +29,7 @@ func TestSharedServerOutlivesItsTests(t *testing.T) {
 		t.Run("test", func(t *testing.T) { urls = append(urls, SharedRedis(t)) })
 	}
 	if urls[0] != urls[1] {
-		t.Errorf("two tests share %q", urls)
+		t.Errorf("two tests have different servers: %q", urls)
 	}
 	if _, err := ask(t.Context(), strings.TrimPrefix(urls[0], "redis://"), "", "ping"); err != nil {
 		t.Errorf("after the tests the server does not answer: %v", err)
@@ -53,7 +53,7 @@ func TestLifetimeEndsItsServers(t *testing.T) {
 	}
 }
 
-// A test that needs a program which is not there fails, and says what to install.
+// TestMissingProgram checks that a test without its program fails with a hint to install it.
 func TestMissingProgram(t *testing.T) {
 	defer func() {
 		failure, _ := recover().(startFailed)
@@ -90,11 +90,11 @@ func TestFreePortsAreNeverChosenTwice(t *testing.T) {
 	}
 	slices.Sort(all)
 	if n := len(slices.Compact(all)); n != 400 {
-		t.Errorf("of 400 ports %d are different", n)
+		t.Errorf("%d different ports, want 400", n)
 	}
 }
 
-// A server is not taken for the one that has its port, and says that it cannot have it.
+// TestPostgresOnATakenPort checks that a start fails if another server answers on the port.
 func TestPostgresOnATakenPort(t *testing.T) {
 	needsServer(t)
 	s := NewPostgres(t)
@@ -108,17 +108,18 @@ func TestPostgresOnATakenPort(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for size, want := range map[string][2]bool{"": {false, false}, "full": {true, false},
-		"long": {true, true}} {
+	for size, want := range map[string][2]bool{
+		"": {false, false}, "full": {true, false}, "long": {true, true},
+	} {
 		t.Setenv(sizeVariable, size)
 		if got := [2]bool{Full(), Long()}; got != want {
-			t.Errorf("%q is full and long: %t, want %t", size, got, want)
+			t.Errorf("Full and Long of size %q: %t, want %t", size, got, want)
 		}
 	}
 }
 
-// A program that is being started holds what was open when it was forked, until it has replaced itself: no
-// port that is chosen meanwhile is held by it.
+// TestFreePortsAreFreeWhileProgramsStart checks the fork lock of isFree: a forked process that has not
+// reached its exec must not keep the listener of a chosen port open.
 func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var starting sync.WaitGroup
@@ -136,7 +137,7 @@ func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
 		address := net.JoinHostPort("127.0.0.1", FreePort(t))
 		l, err := net.Listen("tcp", address)
 		if err != nil {
-			t.Errorf("the port that was chosen: %v", err)
+			t.Errorf("listen on the chosen port: %v", err)
 			break
 		}
 		l.Close()

@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// A Wire is a proxy on the loopback before a server. It counts bytes.
+// A Wire is a proxy on 127.0.0.1 in front of a server. It counts bytes.
 type Wire struct {
-	Address        string
-	Sent, Received atomic.Int64 // to the server, and from it
+	Address string
+	// Sent counts the bytes to the server, and Received those from it.
+	Sent, Received atomic.Int64
 }
 
-// NewWire starts a wire to a server's address. follow reads to its end what one connection says to the
-// server; nil: nothing but the bytes matters. The wire ends with the test.
-func NewWire(tb testing.TB, server string, follow func(said io.Reader)) *Wire {
+// NewWire starts a proxy to a server's address. For each connection it calls follow, which must read all data
+// from the client to its end. Nil: the data is only counted. The proxy ends with the test.
+func NewWire(tb testing.TB, server string, follow func(fromClient io.Reader)) *Wire {
 	tb.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -23,7 +24,7 @@ func NewWire(tb testing.TB, server string, follow func(said io.Reader)) *Wire {
 	}
 	tb.Cleanup(func() { listener.Close() }) // connections end with their clients
 	if follow == nil {
-		follow = func(said io.Reader) { _, _ = io.Copy(io.Discard, said) }
+		follow = func(fromClient io.Reader) { _, _ = io.Copy(io.Discard, fromClient) }
 	}
 	w := &Wire{Address: listener.Addr().String()}
 	go func() {
@@ -38,16 +39,16 @@ func NewWire(tb testing.TB, server string, follow func(said io.Reader)) *Wire {
 	return w
 }
 
-// pass joins one connection with the server, until either side ends it.
+// pass connects a client with the server until either side closes its connection.
 func (w *Wire) pass(client net.Conn, server string, follow func(io.Reader)) {
 	defer client.Close()
 	conn, err := net.Dial("tcp", server)
 	if err != nil {
-		return // the client sees what it would see of the server
+		return // the client's connection is closed, as if the server had refused it
 	}
 	go func() {
 		defer client.Close()
-		// its error is that of a closed connection
+		// The copy ends with the error of a closed connection.
 		_, _ = io.Copy(io.MultiWriter(client, counter{&w.Received}), conn)
 	}()
 	defer conn.Close()

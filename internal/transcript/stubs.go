@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// Stubs compares a file of a package's tests with stubs of interfaces, or writes it anew. It has every method
-// whose answer is at most one value and an error. The method List of the interface Store is one of the type
-// calledStore, and asks the package's ask1, or ask0 where the only answer is an error, which get the stub's
-// field recorder, the method's name and what it is asked for.
+// Stubs compares a generated test file of a package with stubs of interfaces, or writes the file with
+// -update. Methods that return more than one value and an error have no stub. The stub of Store.List is a
+// method of calledStore. It calls the package's ask1, or ask0 if the method returns only an error, with the
+// stub's field recorder, the name of the method, and its arguments.
 func Stubs(t *testing.T, file, pkg string, interfaces ...reflect.Type) {
 	t.Helper()
 	var methods strings.Builder

@@ -1,11 +1,11 @@
-// Package transcript compares what code answers with what a file says that it answers. It is for tests only.
+// Package transcript compares the results of code with a file of expected results. It is for tests only.
 //
-// A transcript is a text of inputs, each with its answer below it, and of lines for the reader. What inputs
-// and answers look like is the caller's to say; most have answers indented. Where an answer has changed, the
-// test fails and shows the difference; with the flag -update of the test it is written instead. A change of
-// behaviour is then a change of a file that a reviewer reads.
+// A transcript is a text of inputs, each followed by its result, and of comments for the reader. The caller
+// defines the form of inputs and results. Most results are indented. If a result has changed, the test fails
+// and shows the difference. With the test flag -update it writes the new results. So a change of behaviour is
+// a change of a file that a reviewer reads.
 //
-// Answers must not vary from run to run: times, ids and ports are to be named.
+// Results must be the same in every run. So callers must replace times, ids and ports with names.
 package transcript
 
 import (
@@ -20,10 +20,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Update says that answers are to be written: the flag -update was given.
-var Update = flag.Bool("update", false, "write the answers into the transcripts")
+// Update is the flag -update: write the results into the transcripts.
+var Update = flag.Bool("update", false, "write the results into the transcripts")
 
-// Files plays each file that matches the pattern, in parallel, in a test of its name without its extension.
+// Files runs File for each file that matches the pattern. Each one is a parallel subtest with the name of the
+// file without its extension.
 func Files(t *testing.T, pattern string, play func(t *testing.T, text string) string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -38,7 +39,7 @@ func Files(t *testing.T, pattern string, play func(t *testing.T, text string) st
 	}
 }
 
-// File plays one: play returns the text with the answers that there are now.
+// File compares a transcript with the text that play returns: the transcript with the current results.
 func File(t *testing.T, file string, play func(t *testing.T, text string) string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -57,13 +58,13 @@ func File(t *testing.T, file string, play func(t *testing.T, text string) string
 	}
 }
 
-// difference compares two texts by lines; empty: they are the same.
+// difference compares two texts by lines. It returns an empty text if they are equal.
 func difference(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }
 
-// Cases plays the parts of a text that begin with "== NAME", one after the other, each in a test of that
-// name.
+// Cases calls play for each part of a text that begins with "== NAME", in order, each in a subtest with that
+// name. It returns the text with the results.
 func Cases(t *testing.T, text string, play func(t *testing.T, name, body string) string) string {
 	t.Helper()
 	head, cases, _ := strings.Cut("\n"+text, "\n== ")
@@ -78,8 +79,8 @@ func Cases(t *testing.T, text string, play func(t *testing.T, name, body string)
 	return written.String()[1:]
 }
 
-// Lines asks for the answer to each line of a text, and puts it below, indented by two spaces. Answers that
-// are there, lines that are empty and lines that begin with # are no inputs.
+// Lines calls answer for each input line of a text. It returns the text with each result after its input,
+// indented by two spaces. It drops old results. Empty lines and lines that begin with # are not inputs.
 func Lines(text string, answer func(line string) string) string {
 	var written strings.Builder
 	for line := range strings.Lines(text) {
@@ -98,7 +99,7 @@ func Lines(text string, answer func(line string) string) string {
 	return written.String()
 }
 
-// Run plays a file of lines, whose inputs are expanded before they are answered.
+// Run compares a file of input lines (see Lines). Inputs are expanded (see Expand) before answer gets them.
 func Run(t *testing.T, file string, answer func(input string) string) {
 	t.Helper()
 	File(t, file, func(t *testing.T, text string) string {
@@ -106,7 +107,7 @@ func Run(t *testing.T, file string, answer func(input string) string) {
 	})
 }
 
-// Inputs returns the inputs of a file of lines, expanded: fuzz tests begin with them.
+// Inputs returns the expanded inputs of a file of lines, as seeds for fuzz tests.
 func Inputs(t testing.TB, file string) (inputs []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -122,8 +123,8 @@ func Inputs(t testing.TB, file string) (inputs []string) {
 
 var quoted = regexp.MustCompile(`«(.*?)(?:\*(\d+))?»`)
 
-// Expand replaces what stands between « and » by what Go reads in quotes, such as «\r\n»; and «…*100» by a
-// hundred times that.
+// Expand replaces text between « and » with its value as a Go string, such as «\r\n». «…*100» repeats the
+// value 100 times.
 func Expand(t testing.TB, input string) string {
 	t.Helper()
 	return quoted.ReplaceAllStringFunc(input, func(part string) string {
@@ -135,7 +136,7 @@ func Expand(t testing.TB, input string) string {
 		if m[2] == "" {
 			return text
 		}
-		times, _ := strconv.Atoi(m[2]) // they are digits
+		times, _ := strconv.Atoi(m[2]) // the pattern permits only digits
 		return strings.Repeat(text, times)
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Answers stand below their lines, old ones are dropped, and what is for the reader stays where it is.
+// TestLines checks that each result follows its input, old results are dropped, and comments stay.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	const text = "# A comment.\n\nfirst\n  old\n  older\nsecond\nthird\n"
@@ -20,30 +20,30 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Cases are played in their order, each under its name, and what stands before the first stays.
+// TestCases checks that cases run in order, each under its name, and that the text before the first stays.
 func TestCases(t *testing.T) {
 	const text = "# Head.\n\n== One\na\n\n== Two\nb\nc\n"
 	var names []string
 	got := Cases(t, text, func(t *testing.T, name, body string) string {
 		if !strings.HasSuffix(t.Name(), "/"+name) {
-			t.Errorf("%s is played in %s", name, t.Name())
+			t.Errorf("case %s runs in test %s", name, t.Name())
 		}
 		names = append(names, name+":"+body)
 		return body
 	})
 	if got != text || strings.Join(names, "") != "One:a\nTwo:b\nc\n" {
-		t.Errorf("played %q, written\n%s", names, got)
+		t.Errorf("ran %q, wrote\n%s", names, got)
 	}
 }
 
 func TestDifference(t *testing.T) {
 	t.Parallel()
 	if diff := difference("a\nb\nc", "a\nb\nc"); diff != "" {
-		t.Errorf("the same text differs: %s", diff)
+		t.Errorf("equal texts differ: %s", diff)
 	}
-	if diff := difference("a\nb\nc", "a\nx\nc"); !strings.Contains(diff, "b") ||
-		!strings.Contains(diff, "x") {
-		t.Errorf("another text does not: %s", diff)
+	diff := difference("a\nb\nc", "a\nx\nc")
+	if !strings.Contains(diff, "b") || !strings.Contains(diff, "x") {
+		t.Errorf("the difference has not both lines: %s", diff)
 	}
 }
 

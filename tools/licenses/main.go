@@ -1,8 +1,8 @@
-// Command licenses says under which licences the program stands. It reads the licence files of the modules in
-// the module cache; what it does not recognize is an error. It writes, each where its flag names a file:
+// Command licenses lists the licences of the program's modules. It reads the licence files in the module
+// cache. A module without a known licence is an error. It writes two files, each if its flag is set:
 //
 //   - -table: the table of all modules of go.mod for docs/reports/licenses.md
-//   - -texts: the licence texts that must go with one built binary
+//   - -texts: the licence texts that must be distributed with a binary
 package main
 
 import (
@@ -72,10 +72,10 @@ func write(name string, content []byte) error {
 	return os.WriteFile(name, content, 0o644)
 }
 
-// A module is one of go.mod, with its licences.
+// A module is a module of go.mod with its licences.
 type module struct {
-	path    string // as it is imported
-	version string // that of its replacement, if it has one
+	path    string // import path
+	version string // of the replacement, if go.mod has one
 	ids     []string
 	texts   []text
 }
@@ -86,7 +86,7 @@ type text struct {
 	data []byte
 }
 
-// download brings all modules of go.mod into the cache and reads their licences.
+// download loads all modules of go.mod into the module cache and reads their licences.
 func download(root string) (map[string]module, error) {
 	paths, err := required(root)
 	if err != nil {
@@ -100,14 +100,14 @@ func download(root string) (map[string]module, error) {
 		return nil, err
 	}
 	modules := map[string]module{}
-	var unclear error
+	var unrecognized error
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var m struct {
 			Path, Version, Dir string
 			Replace            *struct{ Version, Dir string }
 		}
 		if err := decoder.Decode(&m); errors.Is(err, io.EOF) {
-			return modules, unclear
+			return modules, unrecognized
 		} else if err != nil {
 			return nil, fmt.Errorf("go list -m -json: %w", err)
 		}
@@ -116,7 +116,7 @@ func download(root string) (map[string]module, error) {
 		}
 		ids, texts, err := licencesIn(m.Dir)
 		if err != nil {
-			unclear = errors.Join(unclear, fmt.Errorf("%s %s: %w", m.Path, m.Version, err))
+			unrecognized = errors.Join(unrecognized, fmt.Errorf("%s %s: %w", m.Path, m.Version, err))
 		}
 		modules[m.Path] = module{m.Path, m.Version, ids, texts}
 	}
@@ -124,7 +124,7 @@ func download(root string) (map[string]module, error) {
 
 var requirement = regexp.MustCompile(`(?m)^(?:require )?\s*([\w.-]+\.[\w.-]+\S*) v\S+`)
 
-// required are the paths that go.mod requires.
+// required returns the module paths that go.mod requires.
 func required(root string) (paths []string, err error) {
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	for _, m := range requirement.FindAllSubmatch(mod, -1) {
@@ -133,7 +133,7 @@ func required(root string) (paths []string, err error) {
 	return paths, err
 }
 
-// compiledIn are the modules of which the program has packages, on any of the systems that it is made for.
+// compiledIn returns the modules with packages in the program, on any of its target systems.
 func compiledIn(root string) (map[string]bool, error) {
 	compiled := map[string]bool{}
 	for _, system := range []string{"linux", "darwin", "windows"} {
@@ -166,7 +166,8 @@ func goTool(root string, env []string, args ...string) ([]byte, error) {
 
 var licenceFile = regexp.MustCompile(`(?i)(licen[cs]e|copying|notice)`)
 
-// licencesIn recognizes the licences in a module's root directory.
+// licencesIn returns the licences in a module's root directory, and the texts of its licence files. Without a
+// known licence it returns an error.
 func licencesIn(dir string) (ids []string, texts []text, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -185,7 +186,7 @@ func licencesIn(dir string) (ids []string, texts []text, err error) {
 		}
 	}
 	if err == nil && len(ids) == 0 {
-		err = errors.New("no licence was recognized")
+		err = errors.New("no known licence found")
 	}
 	slices.Sort(ids)
 	return ids, texts, err
@@ -197,8 +198,7 @@ const intro = "# Licences of the modules in go.mod\n\n" +
 	"go.mod, and with the licences that may be used. `make sbom` writes the texts, which must go with a\n" +
 	"binary, to `bin/licenses.txt`.\n"
 
-// table is the page of licences: the modules that are compiled into the program on any system, then the
-// others.
+// table returns the page of licences. Modules that are compiled into the program on any system come first.
 func table(modules map[string]module, compiled map[string]bool) []byte {
 	var page strings.Builder
 	page.WriteString(intro)
@@ -219,7 +219,8 @@ func table(modules map[string]module, compiled map[string]bool) []byte {
 	return []byte(page.String())
 }
 
-// linkedInto are the modules of the binary and the standard library, by path.
+// linkedInto returns the modules of the binary and the standard library, sorted by path. It returns an error
+// if the binary was built with other versions than go.mod has.
 func linkedInto(info *buildinfo.BuildInfo, modules map[string]module) ([]module, error) {
 	root, err := goTool(".", nil, "env", "GOROOT")
 	if err != nil {
@@ -227,7 +228,7 @@ func linkedInto(info *buildinfo.BuildInfo, modules map[string]module) ([]module,
 	}
 	ids, texts, err := licencesIn(strings.TrimSpace(string(root)))
 	if err != nil {
-		return nil, fmt.Errorf("the standard library: %w", err)
+		return nil, fmt.Errorf("read licence of the standard library: %w", err)
 	}
 	linked := []module{{"std", strings.TrimPrefix(info.GoVersion, "go"), ids, texts}}
 	for _, dep := range info.Deps {
@@ -237,7 +238,7 @@ func linkedInto(info *buildinfo.BuildInfo, modules map[string]module) ([]module,
 		}
 		m, ok := modules[dep.Path]
 		if !ok || m.version != used.Version {
-			return nil, fmt.Errorf("the binary has %s %s, go.mod has %q: build it anew", dep.Path,
+			return nil, fmt.Errorf("the binary has %s %s, go.mod has %q: rebuild the binary", dep.Path,
 				used.Version, m.version)
 		}
 		linked = append(linked, m)
@@ -246,7 +247,7 @@ func linkedInto(info *buildinfo.BuildInfo, modules map[string]module) ([]module,
 	return linked, nil
 }
 
-// allTexts joins the licence files of all modules, each under the name of its module.
+// allTexts joins the licence files of all modules. The name of the module precedes each file.
 func allTexts(linked []module) []byte {
 	var all bytes.Buffer
 	for _, m := range linked {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A licence is recognized by its text; a module without one is an error, not a blank.
+// TestLicencesAreRecognized checks that licences are recognized by their text, and that a module without a
+// known licence is an error.
 func TestLicencesAreRecognized(t *testing.T) {
 	apache, err := os.ReadFile(filepath.Join("..", "..", "LICENSE"))
 	if err != nil {
@@ -21,22 +22,22 @@ func TestLicencesAreRecognized(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if ids, texts, err := licencesIn(dir); err != nil || !slices.Equal(ids, []string{"Apache-2.0"}) ||
-			len(texts) != 1 {
+		ids, texts, err := licencesIn(dir)
+		if err != nil || !slices.Equal(ids, []string{"Apache-2.0"}) || len(texts) != 1 {
 			t.Errorf("%s: %v, %d texts, %v; want Apache-2.0", name, ids, len(texts), err)
 		}
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), []byte("You may not use this.\n"),
-		0o600); err != nil {
+	noLicence := []byte("You may not use this.\n")
+	if err := os.WriteFile(filepath.Join(dir, "LICENSE"), noLicence, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if ids, _, err := licencesIn(dir); err == nil {
-		t.Errorf("a text that is no licence was taken for %v", ids)
+		t.Errorf("a text without a licence was recognized as %v", ids)
 	}
 }
 
-// The texts are those of every module of the binary, in the version that was compiled.
+// TestTextsOfABinary checks that the texts are those of all modules of the binary, in the compiled version.
 func TestTextsOfABinary(t *testing.T) {
 	info := &buildinfo.BuildInfo{
 		GoVersion: "go1.26.0", Path: "a.org/dispatcher/cmd/dispatcher",
@@ -61,7 +62,7 @@ func TestTextsOfABinary(t *testing.T) {
 	}
 
 	modules["c.org/d"] = module{path: "c.org/d", version: "v1.0.1"}
-	if _, err := linkedInto(info, modules); err == nil || !strings.Contains(err.Error(), "build it anew") {
+	if _, err := linkedInto(info, modules); err == nil || !strings.Contains(err.Error(), "rebuild the binary") {
 		t.Errorf("a binary of another go.mod: %v", err)
 	}
 }
