@@ -121,8 +121,8 @@ type Dispatcher struct {
 	Roles string
 	// Workers is the limit of attempts in flight. InFlight is their number at the heartbeat.
 	Workers, InFlight int
-	// Held: the process was started with sending off. Draining: it is shutting down.
-	Held, Draining bool
+	// SendingOff: the process was started with sending off. Draining: it is shutting down.
+	SendingOff, Draining bool
 	// ClockOffset is the index's clock minus the process's clock, in milliseconds.
 	ClockOffset int64
 	// SeenAt is the time of the last heartbeat.

@@ -127,10 +127,10 @@ type EndpointFilter struct {
 	Search string
 	// Topic picks the endpoints that subscribe to this topic.
 	Topic string
-	// Held picks the endpoints that are paused or disabled at Now. Failing picks those whose last attempt
-	// failed.
-	Held, Failing bool
-	Now           int64
+	// NotSending picks the endpoints that are paused or disabled at Now. Failing picks those whose last
+	// attempt failed.
+	NotSending, Failing bool
+	Now                 int64
 	// After continues a list after the endpoint with this id, the last of the previous page. Lists are newest
 	// first.
 	After string

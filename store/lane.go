@@ -39,9 +39,9 @@ type LaneFilter struct {
 	EndpointID string
 	// Keys picks the lanes with these keys. Empty: all.
 	Keys []string
-	// Held picks the lanes with PausedUntil after Now.
-	Held bool
-	Now  int64
+	// Paused picks the lanes with PausedUntil after Now.
+	Paused bool
+	Now    int64
 	// DueBy is the latest due time up to which OldestDue is searched. A bound makes the search cheap if many
 	// callbacks are open. Zero: no bound.
 	DueBy int64

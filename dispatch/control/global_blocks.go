@@ -41,7 +41,7 @@ func (ct *Controller) workerBlock(ctx context.Context, accepted int64) ([]Block,
 	for _, d := range processes {
 		switch {
 		case d.Workers == 0 || d.Draining || d.SeenAt < now-DispatcherSilence.Milliseconds():
-		case !d.Held:
+		case !d.SendingOff:
 			return nil, nil
 		default:
 			workers++

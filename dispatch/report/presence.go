@@ -55,7 +55,8 @@ func (rp *Reporter) current() (store.Dispatcher, bool) {
 	}
 	d := store.Dispatcher{
 		Name: rp.o.Name, Host: rp.presence.host, Version: rp.o.Version, Roles: strings.Join(rp.o.Roles, ","),
-		Workers: rp.o.Workers, InFlight: rp.o.InFlight(), Held: rp.o.SendingOff, Draining: rp.o.Draining(),
+		Workers: rp.o.Workers, InFlight: rp.o.InFlight(),
+		SendingOff: rp.o.SendingOff, Draining: rp.o.Draining(),
 		ClockOffset: rp.clock.Offset().Milliseconds(), StartedAt: rp.clock.At(*since).UnixMilli(),
 		SeenAt: rp.clock.Now(),
 	}

@@ -16,7 +16,7 @@ const (
 )
 
 var dispatcherColumns = sqldb.Named[store.Dispatcher](
-	`name host version roles workers in_flight held draining clock_offset started_at seen_at`)
+	`name host version roles workers in_flight held=SendingOff draining clock_offset started_at seen_at`)
 
 // ReportDispatcher stores the state of a process, and replaces what it reported before.
 func (db *DB) ReportDispatcher(ctx context.Context, d store.Dispatcher) error {

@@ -206,7 +206,7 @@ func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	q.andIf(f.Search != "", "strpos(lanes.search, ?) > 0", store.Fold(f.Search))
 	q.andIf(f.EndpointID != "", "lanes.key = ? AND lanes.endpoint_id = ?", store.EndpointPrefix+f.EndpointID,
 		f.EndpointID)
-	q.andIf(f.Held, "lanes.paused_until > ?", f.Now)
+	q.andIf(f.Paused, "lanes.paused_until > ?", f.Now)
 	q.andIf(len(f.Keys) > 0, "lanes.key IN (SELECT i.key FROM $i)")
 	q.add("\n\tORDER BY lanes.key LIMIT ?", min(max(f.Limit, 1), maxList+1))
 	if len(f.Keys) > 0 {

@@ -179,7 +179,8 @@ func (a *API) endpointNamed(ctx context.Context, project, name string) (store.En
 func (a *API) listEndpoints(ctx context.Context, c *gin.Context, who caller) error {
 	parse := func(q *query.Values) reader[store.Endpoint] {
 		f := store.EndpointFilter{
-			Search: q.One("search"), Topic: q.One("topic"), Held: q.Yes("held"), Failing: q.Yes("failing"),
+			Search: q.One("search"), Topic: q.One("topic"),
+			NotSending: q.Yes("held"), Failing: q.Yes("failing"),
 			Now: a.Engine.Now(),
 		}
 		return func(

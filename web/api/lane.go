@@ -17,7 +17,7 @@ import (
 // listLanes handles GET /v1/lanes.
 func (a *API) listLanes(ctx context.Context, c *gin.Context, who caller) error {
 	parse := func(q *query.Values) reader[control.LaneView] {
-		f := store.LaneFilter{Search: q.One("search"), Held: q.Yes("held"), Now: a.Engine.Now()}
+		f := store.LaneFilter{Search: q.One("search"), Paused: q.Yes("held"), Now: a.Engine.Now()}
 		return func(
 			ctx context.Context, who caller, after store.Cursor, limit int,
 		) ([]control.LaneView, error) {

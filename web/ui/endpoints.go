@@ -77,7 +77,7 @@ func (u *UI) endpoints(r *request) (*response, error) {
 	}
 	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
 	f := store.EndpointFilter{
-		Search: p.Search, Topic: p.Topic, Held: p.Held, Failing: p.Failing, Now: r.now,
+		Search: p.Search, Topic: p.Topic, NotSending: p.Held, Failing: p.Failing, Now: r.now,
 		Limit: endpointsPerPage + 1,
 	}
 	f.After, _ = store.BareID("", r.query("cursor"))

@@ -84,7 +84,7 @@ func (u *UI) lanes(r *request) (*response, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"),
 		Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
 	p.Narrow = p.Search != "" || p.Held
-	f := store.LaneFilter{Search: p.Search, Held: p.Held, Now: r.now, DueBy: r.now, Limit: pageSize + 1}
+	f := store.LaneFilter{Search: p.Search, Paused: p.Held, Now: r.now, DueBy: r.now, Limit: pageSize + 1}
 	if after := r.url.Query().Get("cursor"); isLaneKey(after) {
 		f.After = after
 	}

@@ -99,7 +99,7 @@ func (u *UI) installation(r *request) (all installation, err error) {
 		row := newProcessRow(&d, r.now)
 		if !row.Gone {
 			all.Alive, all.InFlight, all.Workers = all.Alive+1, all.InFlight+d.InFlight, all.Workers+d.Workers
-			all.Idle = all.Idle && (d.Workers == 0 || d.Held || d.Draining)
+			all.Idle = all.Idle && (d.Workers == 0 || d.SendingOff || d.Draining)
 		}
 		all.Processes = append(all.Processes, row)
 	}

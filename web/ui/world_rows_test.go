@@ -101,7 +101,7 @@ var answers = map[string]any{
 		f := args[1].(store.LaneFilter)
 		return rowsWhere(w.has.Lanes, f.Limit, func(v control.LaneView) bool {
 			return (len(f.Keys) == 0 || slices.Contains(f.Keys, v.Key)) && v.Key > f.After &&
-				strings.Contains(v.Key, f.Search) && (!f.Held || v.PausedUntil > testNow)
+				strings.Contains(v.Key, f.Search) && (!f.Paused || v.PausedUntil > testNow)
 		})
 	},
 	"Activity": func(w *world, args []any) []store.Activity {
