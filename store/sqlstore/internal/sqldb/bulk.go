@@ -121,7 +121,7 @@ type BulkUpdate[R, C any] struct {
 
 	postgres, lite, liteRead string
 	// postgresRead reads Returning after the update if it has columns of other tables, else it is empty. The
-	// update itself cannot return these: if it waited for a row's lock, it sees the new row of its own table,
+	// update itself cannot return these: after a wait for a row lock it sees the new row of its own table,
 	// but the rows of other tables as of before the wait. A new statement sees the current rows.
 	postgresRead string
 }

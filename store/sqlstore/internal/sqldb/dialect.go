@@ -34,7 +34,7 @@ type Dialect struct {
 	input func(first int, columns []column) string
 	// args returns the arguments for the parameters of input.
 	args func(Input) ([]any, error)
-	// planned are arguments that must come first if a statement has to be planned anew for each execution.
+	// planned are the first arguments of a statement that must be planned for each execution.
 	planned []any
 	// snapshot is the isolation level at which all reads of one transaction see the same state.
 	snapshot sql.IsolationLevel
