@@ -1,5 +1,5 @@
 # `make` lists the targets. Every command uses the same build tag and no -trimpath, so that all share one
-# build cache: the first build takes 70 to 90 seconds on two cores, a later one about two. Test and demo builds
+# build cache: the first build takes 70 to 90 seconds on two cores, a later one about two. Tests and the demo
 # do without cmd/dispatcher/default.pgo, because with it everything is compiled a second time.
 
 SHELL   := /bin/bash

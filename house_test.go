@@ -3,10 +3,8 @@
 package dispatcher
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -167,9 +165,6 @@ var behind = map[string][]string{
 		"schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
 }
 
-// maxLines is the hard limit of a Go file; most have fewer than 400.
-const maxLines = 500
-
 // A file is one parsed Go file.
 type file struct {
 	path string // slash-separated, from the root
@@ -314,31 +309,6 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 		if !slices.ContainsFunc(want, func(w string) bool { return strings.HasPrefix(comments[dir], w) }) {
 			t.Errorf("package %s needs one comment that begins with %q and says what it is, guarantees and "+
 				"does not do", dir, want[0])
-		}
-	}
-}
-
-// vague are words that say nothing about what a package or a file does.
-var vague = regexp.MustCompile(`^(utils?|common|helpers?|managers?|misc)$`)
-
-func TestFilesAreShortAndFinished(t *testing.T) {
-	// split, so that this line is not a finding
-	unfinished := regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`)
-	for _, f := range files(t) {
-		if lines := bytes.Count(f.src, []byte("\n")); lines > maxLines {
-			t.Errorf("%s has %d lines; at most %d: one file, one role", f.path, lines, maxLines)
-		}
-		if formatted, err := format.Source(f.src); err != nil || !bytes.Equal(formatted, f.src) {
-			t.Errorf("%s is not as gofmt writes it: run make fmt", f.path)
-		}
-		name := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.path), ".go"), "_test")
-		if vague.MatchString(f.ast.Name.Name) || vague.MatchString(name) {
-			t.Errorf("%s: the name says nothing", f.path)
-		}
-		for _, group := range f.ast.Comments {
-			if found := unfinished.FindString(group.Text()); found != "" {
-				t.Errorf("%s has a %s: finish it or file it", f.at(group), found)
-			}
 		}
 	}
 }

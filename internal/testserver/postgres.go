@@ -375,8 +375,12 @@ func postgresUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
+	const withoutRights = "65534" // the id of the user that owns no files
+	for _, find := range []func() (*user.User, error){
+		func() (*user.User, error) { return user.Lookup("postgres") },
+		func() (*user.User, error) { return user.LookupId(withoutRights) },
+	} {
+		u, err := find()
 		if err != nil {
 			continue
 		}

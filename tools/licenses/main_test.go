@@ -62,7 +62,8 @@ func TestTextsOfABinary(t *testing.T) {
 	}
 
 	modules["c.org/d"] = module{path: "c.org/d", version: "v1.0.1"}
-	if _, err := linkedInto(info, modules); err == nil || !strings.Contains(err.Error(), "rebuild the binary") {
+	if _, err := linkedInto(info, modules); err == nil ||
+		!strings.Contains(err.Error(), "rebuild the binary") {
 		t.Errorf("a binary of another go.mod: %v", err)
 	}
 }

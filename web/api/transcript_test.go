@@ -29,9 +29,9 @@ import (
 //	in     the project that the following requests name; empty: none
 //	show   the members of a response to write; empty: all
 //	GET …  method and path of the following requests. After two spaces each: headers; "until PATTERN" or
-//	       "until no PATTERN", which repeats the request until the response matches, or no longer matches (for
-//	       results that depend on timing, such as index_missing after an accept); "undocumented", which allows
-//	       a request that the document does not allow
+//	       "until no PATTERN", which repeats the request until the response matches, or no longer matches
+//	       (for results that depend on timing, such as index_missing after an accept); "undocumented", which
+//	       allows a request that the document does not allow
 //	>      the body of a request; without it the request has no body
 //	sealed texts that no file of the database may contain, nor the key of a secret among them
 //	=      a call of the engine or the store, with its arguments

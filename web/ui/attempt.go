@@ -83,8 +83,8 @@ func (a *attemptPart) Kind() string {
 // ladderTail is the number of future attempts in the drawing of a ladder without an end.
 const ladderTail = 3
 
-// ladder draws the callback's current ladder: charged attempts, the next attempt and the later ones. newest are
-// the newest attempts, the newest first.
+// ladder draws the callback's current ladder: charged attempts, the next attempt and the later ones. newest
+// are the newest attempts, the newest first.
 func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	l := picture.Ladder{Label: p.T("ladder.label"), More: func(n int) string {
 		return p.T("ladder.more", "n", n)
@@ -96,8 +96,9 @@ func (p *callbackPage) ladder(newest []store.Attempt) template.HTML {
 	return l.HTML()
 }
 
-// pastSteps returns a step for each charged attempt of the current ladder. Attempts that are older than newest
-// have steps without details. A negative LadderBase counts the attempts that the sender has made itself.
+// pastSteps returns a step for each charged attempt of the current ladder. Attempts that are older than
+// newest have steps without details. A negative LadderBase counts the attempts that the sender has made
+// itself.
 func (p *callbackPage) pastSteps(newest []store.Attempt) (steps []picture.Step) {
 	c := &p.Callback
 	position := max(c.AttemptCount-c.LadderBase, 0)
@@ -134,8 +135,8 @@ func (p *callbackPage) pastSteps(newest []store.Attempt) (steps []picture.Step) 
 	return steps
 }
 
-// futureSteps returns the steps from a position on: the attempt in flight or the next one, and those after it if
-// each one fails. Steps after the callback's end are marked as never.
+// futureSteps returns the steps from a position on: the attempt in flight or the next one, and those after it
+// if each one fails. Steps after the callback's end are marked as never.
 func (p *callbackPage) futureSteps(position int) (steps []picture.Step) {
 	c := &p.Callback
 	last := len(c.Policy.Tiers)

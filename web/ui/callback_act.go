@@ -78,8 +78,8 @@ func (f *form) askCancel(c store.Callback) error {
 	return nil
 }
 
-// cancel cancels the callback. The message says whether it is canceled, whether an attempt in flight may still
-// deliver it, or whether it had finished before.
+// cancel cancels the callback. The message says whether it is canceled, whether an attempt in flight may
+// still deliver it, or whether it had finished before.
 func (u *UI) cancel(r *request, id string) (*response, error) {
 	done, err := u.Engine.Cancel(r.ctx, r.caller.Project, id, r.by())
 	if err != nil {

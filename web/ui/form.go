@@ -314,8 +314,8 @@ func actsOn[T any](u *UI, k kind[T], all []actOn[T]) []Route {
 	return u.acts(list...)
 }
 
-// form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in effects names one more
-// effect: the text of KEY and the suffix. back is the cancel link unless the request names one.
+// form returns a form with the texts KEY.title, KEY.says and KEY.submit. Each suffix in effects names one
+// more effect: the text of KEY and the suffix. back is the cancel link unless the request names one.
 func (u *UI) form(r *request, section, key, back string, effects ...string) *form {
 	f := &form{base: u.base(r, section, key+".title"), Back: r.back(back),
 		Submit: r.lang.text(key + ".submit")}

@@ -170,7 +170,8 @@ type menuEntry struct {
 	Current    bool
 }
 
-// menuNames are the sections in the order of the menu. They are also the paths of the pages, but for overview.
+// menuNames are the sections in the order of the menu. They are also the paths of the pages, but for
+// overview.
 var menuNames = [...]string{
 	"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules", "redrives", "books", "audit",
 	"system",

@@ -79,7 +79,8 @@ var redriveTones = map[store.RedriveState]string{
 }
 
 func newRedriveRow(b *base, redrive *store.Redrive) *redriveRow {
-	return &redriveRow{Redrive: *redrive, FullID: store.RedrivePrefix + redrive.ID, Tone: redriveTones[redrive.State],
+	return &redriveRow{Redrive: *redrive, FullID: store.RedrivePrefix + redrive.ID,
+		Tone:      redriveTones[redrive.State],
 		PerSecond: b.rate(redrive.Rate)}
 }
 
@@ -98,8 +99,9 @@ func (row *redriveRow) Label() string {
 func (b *base) bar(redrive *store.Redrive) template.HTML {
 	return picture.Progress{
 		Frame: picture.Frame{
-			ID:    "bar-" + redrive.ID,
-			Title: b.T("redrives.bar", "done", redrive.Done, "failed", redrive.Failed, "matched", redrive.Matched),
+			ID: "bar-" + redrive.ID,
+			Title: b.T("redrives.bar", "done", redrive.Done, "failed", redrive.Failed, "matched",
+				redrive.Matched),
 		},
 		Parts: []picture.Part{
 			{Name: b.T("redrives.done"), Value: float64(redrive.Done), Tone: picture.Good},
@@ -164,7 +166,8 @@ func (u *UI) redrive(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(redrive.Action)), Audit: audit.Entries}
+	p := &redrivePage{base: u.base(r, "redrives", "redrives.one."+string(redrive.Action)),
+		Audit: audit.Entries}
 	p.redriveRow = newRedriveRow(&p.base, &redrive)
 	p.Bar = p.bar(&redrive)
 	p.Left = redrive.Matched - redrive.Done - redrive.Failed

@@ -284,8 +284,8 @@ func (u *UI) protect(h http.Header) {
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// local returns address if it is a path below Root, else the fallback otherwise. Forms and links name the
-// page to return to; local prevents an open redirect.
+// local returns address if it is a path below Root, and otherwise if it is not. Forms and links name the page
+// to return to; local prevents an open redirect.
 func local(address, otherwise string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" {
@@ -294,8 +294,8 @@ func local(address, otherwise string) string {
 	if strings.ContainsAny(address, "\\\r\n\t") { // browsers read a backslash as a slash and drop the others
 		return otherwise
 	}
-	// Clean resolves "..", which could leave Root.
-	if !strings.HasPrefix(u.Path, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
+	// Clean resolves "..", which could leave Root. A slash that is written as %2f does not end Root.
+	if !strings.HasPrefix(address, Root+"/") || !strings.HasPrefix(path.Clean(u.Path)+"/", Root+"/") {
 		return otherwise
 	}
 	return address

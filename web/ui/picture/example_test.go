@@ -3,7 +3,7 @@ package picture_test
 import (
 	"fmt"
 	"html/template"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
@@ -20,9 +20,28 @@ func ExampleChart() {
 		Value:    func(v float64) string { return fmt.Sprintf("%g/s", v) },
 	}
 	page := template.Must(template.New("page").Parse("{{.Throughput.HTML}}\n"))
-	if err := page.Execute(os.Stdout, struct{ Throughput picture.Chart }{throughput}); err != nil {
+	var b strings.Builder
+	if err := page.Execute(&b, struct{ Throughput picture.Chart }{throughput}); err != nil {
 		fmt.Println(err)
 	}
+	fmt.Println(strings.NewReplacer("><", ">\n<", " viewBox", "\nviewBox").Replace(b.String()))
 	// Output:
-	// <figure class="pic pic-lines pic-g1"><div class="pic-plot"><svg class="pic-svg" width="100%" height="200" role="img" aria-labelledby="throughput-t throughput-d"><title id="throughput-t">Throughput</title><desc id="throughput-d">Callbacks per second in the last hour.</desc><g class="pic-y"></g><g class="pic-x"></g><svg width="100%" height="200" viewBox="0 0 1000 200" preserveAspectRatio="none" overflow="visible" fill="none"><path class="pic-grid" d="M0 8.5h1000"/><path class="pic-ground" d="M0 174.5h1000"/></svg></svg><p class="pic-none">Nothing yet.</p></div></figure>
+	// <figure class="pic pic-lines pic-g1">
+	// <div class="pic-plot">
+	// <svg class="pic-svg" width="100%" height="200" role="img" aria-labelledby="throughput-t throughput-d">
+	// <title id="throughput-t">Throughput</title>
+	// <desc id="throughput-d">Callbacks per second in the last hour.</desc>
+	// <g class="pic-y">
+	// </g>
+	// <g class="pic-x">
+	// </g>
+	// <svg width="100%" height="200"
+	// viewBox="0 0 1000 200" preserveAspectRatio="none" overflow="visible" fill="none">
+	// <path class="pic-grid" d="M0 8.5h1000"/>
+	// <path class="pic-ground" d="M0 174.5h1000"/>
+	// </svg>
+	// </svg>
+	// <p class="pic-none">Nothing yet.</p>
+	// </div>
+	// </figure>
 }
