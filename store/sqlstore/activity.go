@@ -98,8 +98,9 @@ const (
 
 // Activity returns the counts of the project, or of one lane of it, in spans of that length that began at
 // from or later and before to, in order. Lane zero is the whole project. Spans without counts are left out.
-func (db *DB) Activity(ctx context.Context, project string, lane int64, span store.Span, from,
-	to int64) ([]store.Activity, error) {
+func (db *DB) Activity(
+	ctx context.Context, project string, lane int64, span store.Span, from, to int64,
+) ([]store.Activity, error) {
 	return db.readActivity(ctx, ofSpan, project, lane, span.Milliseconds(), from, to)
 }
 

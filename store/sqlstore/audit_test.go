@@ -25,8 +25,8 @@ func (s *busySource) QueryContext(ctx context.Context, query string, args ...any
 	return rows, err
 }
 
-// A page of the audit that is read window by window has every matching entry, also if others are added
-// meanwhile.
+// TestAuditPageIsCompleteWhileEntriesAreAdded: a page that is read window by window has every matching entry,
+// also if others are added meanwhile.
 func TestAuditPageIsCompleteWhileEntriesAreAdded(t *testing.T) {
 	db := openSQLite(t)
 	n := 0

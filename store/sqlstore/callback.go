@@ -165,7 +165,8 @@ func timeoutMillis(p store.Policy) int64 {
 	return int64((p.Timeout + time.Millisecond - 1) / time.Millisecond)
 }
 
-// position returns how many charged attempts the callback has made on its present ladder.
+// position returns the callback's place on its present ladder. It is 0 before the first charged attempt, and
+// each charged attempt adds one, unless its result has Stays (see store.Result).
 func position(c *store.Callback) int { return c.AttemptCount - c.LadderBase }
 
 // oneCallback finds one callback by the primary keys of both tables.

@@ -86,9 +86,9 @@ func (d counterChanges) deltas() deltas {
 // deltas are changes of counters, by project and by the counter's name.
 type deltas map[string]map[string]int64
 
-// merge adds to d the changes in text, the Deltas of one note. The fold sums notes with it
-// before it writes the counters, and a read of counters adds those that are not folded yet. The caller must
-// merge each note once.
+// merge adds to d the changes in text, the Deltas of one note. The fold sums notes with it before it writes
+// the counters, and a read of counters adds those that are not folded yet. The caller must merge each note
+// once.
 func (d deltas) merge(text string) error {
 	var more deltas
 	if err := decode("counter deltas", text, &more); err != nil {

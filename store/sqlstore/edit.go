@@ -103,7 +103,8 @@ func (r *row) revive(due int64, restart bool) {
 	r.startAt(due)
 }
 
-// startAt moves the first due time. The expiry moves by the same amount.
+// startAt moves the first due time, from which the deadline of the policy runs. The expiry moves by the same
+// amount.
 func (r *row) startAt(due int64) {
 	if r.ExpiresAt != 0 {
 		r.ExpiresAt += due - r.FirstDueAt

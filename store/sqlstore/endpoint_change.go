@@ -123,8 +123,8 @@ func (t *tx) lockUpsert(project, id string) (*upsert, error) {
 }
 
 // DisableEndpoint stops sending to an endpoint for a reason, "gone" or "requested". Its lane is paused, and
-// nothing is dropped. It returns true if the endpoint was enabled before. A deleted or unknown endpoint
-// returns false.
+// nothing is dropped. It returns true if the endpoint was enabled before, and false for a deleted or
+// unknown one.
 func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, now int64,
 	by store.Actor) (bool, error) {
 	return changed(ctx, db.change, "disable endpoint "+id, func(t *tx) (bool, error) {
@@ -305,14 +305,14 @@ func lanePause(e *store.Endpoint) int64 {
 	return e.PausedUntil
 }
 
-// pausedSince returns when a pause began. A pause had the end before and began at at; now it gets the end
-// after. A pause that is still running keeps its beginning.
-func pausedSince(before, at, after, now int64) int64 {
+// pausedSince returns when a pause began, after its end was changed from before to after at now. began is
+// when it began before the change. A pause that is still running keeps its beginning. Zero means no pause.
+func pausedSince(before, began, after, now int64) int64 {
 	switch {
 	case after == 0:
 		return 0
 	case after == before || before > now:
-		return at
+		return began
 	}
 	return now
 }

@@ -34,8 +34,8 @@ func (db *DB) IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexM
 	return meta, err
 }
 
-// MarkBuilt records that the index of this generation was filled completely at now. A later generation that
-// is recorded already stays.
+// MarkBuilt records that the index of this generation was filled completely at now. If this generation or a
+// later one is recorded already, the record stays as it is, with its time.
 func (db *DB) MarkBuilt(ctx context.Context, generation, now int64) error {
 	return db.changeBy(ctx, "mark built",
 		`UPDATE index_meta SET built = $1, built_at = $2 WHERE id = 1 AND built < $1`, generation, now)

@@ -194,8 +194,8 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 	case byDeadLane:
 		q.add("callbacks.lane = "+laneOf+" AND callbacks.state = 'dead'", l.project, l.Lane)
 	case byGroup:
-		q.and("callbacks.state = 'dead' AND callbacks.reason = ? AND callbacks.last_class = ? AND "+
-			"callbacks.last_status = ?",
+		q.and("callbacks.state = 'dead'")
+		q.and("callbacks.reason = ? AND callbacks.last_class = ? AND callbacks.last_status = ?",
 			string(l.Reason), string(l.Class), l.status)
 	case byEnded:
 		// The state is written out, and the index's own WHERE is repeated word for word. Otherwise SQLite
@@ -224,7 +224,7 @@ func (l *listing) bound(q *query, end *store.Cursor) {
 func idsFrom(at int64) string {
 	const timeLength = 10
 	var id ulid.ULID
-	// A time before or after the range of ids becomes the range's end.
+	// A time that no id can have is replaced by the first or the last possible one.
 	if err := id.SetTime(min(uint64(max(at, 0)), ulid.MaxTime())); err != nil {
 		panic(err) // cannot happen: the time is at most ulid.MaxTime
 	}
@@ -256,8 +256,8 @@ func (l *listing) filter(q *query) {
 	q.andIf(l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
 	q.andIf(l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", l.Status)
 	q.andIf(l.MinAttempts > 0, "callbacks.attempt_count >= ?", l.MinAttempts)
-	q.andIf(l.Overdue, "callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until "+
-		"<= ?", l.Now, l.Now)
+	q.andIf(l.Overdue,
+		"callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
 	filterLabels(q, l.Labels)
 }
 

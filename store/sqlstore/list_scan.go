@@ -13,8 +13,8 @@ import (
 // A listing is the reading of one page of a list. If an index serves the whole filter, the page is one
 // statement. Any other filter is applied in a scan in the order of the list, in windows that grow. The scan
 // ends when the page is full, when the list ends, or when listBudget is used up; the next page continues
-// there. So no page takes long, however rare the matching rows are. An index for each filter would cost every
-// accept and every result more.
+// there. So no page takes long, however rare the matching rows are. An index for each filter would avoid the
+// scan, but every accept and every result would have to write it.
 type listing struct {
 	db      *DB
 	read    sqldb.Read
@@ -249,10 +249,10 @@ func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// addOpenRows adds the SELECT of the open callbacks that the list can have, by due time. what are its
-// columns. which is the LIMIT clause, into which sortable is printed.
-func (l *listing) addOpenRows(q *query, what, which string) {
-	q.add("SELECT " + what + " FROM callbacks WHERE callbacks.state = 'scheduled'")
+// addOpenRows adds the SELECT of the open callbacks that the list can have, by due time. limit is the format
+// of the LIMIT clause, into which sortable is printed.
+func (l *listing) addOpenRows(q *query, columns, limit string) {
+	q.add("SELECT " + columns + " FROM callbacks WHERE callbacks.state = 'scheduled'")
 	switch {
 	case l.Overdue:
 		q.and("callbacks.due_at < ?", l.Now)
@@ -260,7 +260,7 @@ func (l *listing) addOpenRows(q *query, what, which string) {
 		q.and("callbacks.due_at <= ?", l.Now+claimDueSlack)
 	}
 	// The number is written out: PostgreSQL uses the index only if it knows the number when it plans.
-	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(which, l.db.listBudget.sortable))
+	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(limit, l.db.listBudget.sortable))
 }
 
 // tooManyQuery finds a row if the list can have more than sortable callbacks.

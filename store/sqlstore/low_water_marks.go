@@ -40,8 +40,8 @@ const (
 )
 
 // AdvanceMarks moves each low-water mark up to the first open row. A full pass searches from the beginning of
-// the index and may also lower the mark. If the full pass takes too long, AdvanceMarks searches from the
-// mark.
+// the index and may also lower the mark. If the full pass fails, mostly because it takes longer than a read
+// may, AdvanceMarks searches from the mark.
 func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 	if db.sql.Embedded() {
 		return nil
@@ -53,7 +53,7 @@ func (db *DB) AdvanceMarks(ctx context.Context, now int64, full bool) error {
 			if err == nil {
 				continue
 			}
-			db.logger.Info("full pass of a low-water mark timed out; continuing from the mark",
+			db.logger.Info("full pass of a low-water mark failed; the search continues from the mark",
 				"mark", m.name, "error", err)
 		}
 		err = db.advanceMark(ctx, m.name, m.first, now, false)

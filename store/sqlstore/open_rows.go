@@ -10,6 +10,7 @@ import (
 
 // This file reads open rows for the sweep, the rebuild and the horizon of the index, and ends those that
 // expire.
+
 var openFields = sqldb.Named[store.OpenRow](
 	`id project lane=LaneID lock_key strict due_at claim_token claim_until expires_at`)
 

@@ -73,7 +73,7 @@ type finishedPoll struct {
 
 // acceptPollResults accepts the result callbacks of all polls that have ended in this transaction so far.
 // Every transaction calls it before its commit. A group with drafts calls it before them too, so that no
-// draft joins a poll that has just ended. The loop ends, because a result callback is never a poll.
+// draft joins a poll that has just ended. The loop ends: each pass takes polls that were open, and makes none.
 func (t *tx) acceptPollResults() error {
 	// Accepting a result callback may supersede an open poll, which enters endedPolls in turn.
 	for len(t.endedPolls) > 0 {
@@ -187,9 +187,9 @@ func (p *finishedPoll) mustReport() bool {
 	return false
 }
 
-// resultOf makes the draft of a poll's result callback. It returns nil if none is needed, or if the stored
-// one cannot be decoded. A poll whose result callback cannot be decoded ends without it; its end is in the
-// feed of outcomes.
+// resultOf makes the draft of a poll's result callback. It returns nil if none is needed. It also returns nil
+// if the stored result callback cannot be decoded, or its body cannot be encoded: then the poll ends without
+// it, and only the feed of outcomes has the end.
 func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	if !p.mustReport() {
 		return nil, nil

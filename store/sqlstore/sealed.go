@@ -157,10 +157,10 @@ func (db *DB) CountSealed(ctx context.Context, table store.SealedTable, keyID st
 	return n, err
 }
 
-// Reseal lets change encrypt rows again that are sealed with a master key, in the order of their ids after
-// after, at most limit. The rows are locked, written and audited in one transaction. A row for which change
-// returns an error stays as it is and counts as failed. After a crash the caller repeats the page; rows with
-// a new key are not found again.
+// Reseal lets change encrypt again up to limit rows that are sealed with a master key. It takes the rows with
+// ids above after, in the order of their ids. The rows are locked, written and audited in one transaction. A
+// row for which change returns an error stays as it is and counts as failed. After a crash the caller repeats
+// the page; rows with a new key are not found again.
 func (db *DB) Reseal(
 	ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 	change func(*store.SealedRow) error, now int64, by store.Actor,

@@ -15,7 +15,7 @@ const oneSession = `FROM sessions WHERE token = $1 AND expires_at > $2`
 // Session returns the session with that token, or store.ErrNotFound if there is none or it has ended. A
 // session belongs to no project: its data holds the user.
 func (db *DB) Session(ctx context.Context, token string, now int64) (store.Session, error) {
-	// The error does not name the token.
+	// The error does not name the token: a reader of the log has no use for it.
 	return sqldb.Get(db.read(ctx, "read session"), "session", sessionColumns, oneSession, token, now)
 }
 

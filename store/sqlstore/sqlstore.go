@@ -87,7 +87,7 @@ type DB struct {
 
 	// progress is how far each purge has come.
 	progress allProgress
-	// folded is the number of the note where the next fold starts.
+	// folded keeps the number of the note after which the next fold starts.
 	folded foldMark
 
 	// accepted caches rows that this process accepted, until their first stamp.
@@ -227,8 +227,8 @@ func (db *DB) changeLong(ctx context.Context, operation string, fn func(*tx) err
 	return named(operation, db.sql.ChangeLong(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
 
-// maintain is change for a write that may wait. On SQLite it lets the queued groups and changes pass first,
-// for at most two seconds.
+// maintain is changeLong for a write that may wait. On SQLite queued groups and changes go first, for at most
+// two seconds. Under constant load maintenance gets up to half of the writer's time.
 func (db *DB) maintain(ctx context.Context, operation string, fn func(*tx) error) error {
 	return named(operation, db.sql.Maintain(ctx, func(s *sqldb.Tx) error { return db.within(s, fn) }))
 }
@@ -298,8 +298,8 @@ func (db *DB) read(ctx context.Context, operation string) sqldb.Read {
 }
 
 // applyGroup writes the entries of one group. The writers of sqldb call it, and halve the group if it fails
-// for good. Results come first: the rows and polls that they end make room for the drafts and stamps of the
-// same group.
+// for good. Results come first: they clear claims and end rows and polls, so the stamps and drafts of the same
+// group find these free.
 func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 	return db.within(s, func(t *tx) error {
 		if err := t.applyResults(entriesOf[*resultEntry](entries)); err != nil {

@@ -27,7 +27,8 @@ type stampEntry struct {
 // Fail implements [sqldb.Entry]: the claim alone could not be committed.
 func (e *stampEntry) Fail(err error) { e.stamped, e.refused, e.err = nil, nil, err }
 
-// quarantineFrom is the number of claims without a result from which a stamp refuses a row as quarantined.
+// quarantineFrom is the number of claims without a result from which a stamp refuses a row as quarantined. If
+// QuarantineAfter is zero, no row reaches it.
 func (e *stampEntry) quarantineFrom() int64 {
 	if e.stamp.QuarantineAfter == 0 {
 		return math.MaxInt32
@@ -327,8 +328,9 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 	}
 }
 
-// setAside ends rows that cannot be decoded or claimed as Dead, Invalid. Their columns keep what they have,
-// so that an operator can read them.
+// setAside ends rows that cannot be decoded or claimed as Dead, Invalid, with the class corrupt. The columns
+// that cannot be decoded keep what they have, so that an operator can read them. It records no attempt for
+// the claim that found the row.
 func (t *tx) setAside(ids []string, now int64) error {
 	rows, err := t.callbacksByID(ids, " FOR UPDATE")
 	var endings []ending
