@@ -178,7 +178,8 @@ func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedul
 
 // try makes the attempt of a stamped callback and decides what follows. It sends nothing if the callback has
 // expired, has had too many claims without a result, has lost its lock, or has a claim that would end during
-// the attempt. A panic ends as an attempt of the class panic.
+// the attempt. It sends nothing either if the endpoint is deleted, paused or unreadable, or if a secret
+// cannot be used. A panic ends as an attempt of the class panic.
 func (rn *Runner) try(
 	ctx context.Context, cb *store.Stamped, l *schedule.Lease, claimed time.Time,
 ) (out ended) {
@@ -251,7 +252,8 @@ func (rn *Runner) claimTooOld(cb *store.Stamped, age time.Duration, out ended) e
 }
 
 // extendLease extends the lease to the end of the claim in SQL, if that is later, and the lock with it. It
-// returns whether the callback still has its lock, if it needs one.
+// returns whether the callback still has its lock, if it needs one. If the index does not answer, that is
+// unknown, and the result is false.
 //
 // The lock is acquired again in any case. A rebuild restores the locks of stamped callbacks only. If it ran
 // between the lock and the stamp, it dropped this lock, and another callback may have taken it.
@@ -284,7 +286,8 @@ func (rn *Runner) extendLease(ctx context.Context, cb *store.Stamped, l *schedul
 
 // signFailure returns the result of an attempt that cannot be signed, and logs why. The attempt is not
 // counted if the secret may become usable: a person can set it, or another process has the key. It is counted
-// if the secret is for other hosts or the poll of a header was purged.
+// if the secret is for other hosts or the poll of a header was purged. Only an edit helps then, and without
+// one the callback ends as dead.
 func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
 	now := time.Now()
 	rn.log.Error("attempt cannot be signed", "callback_id", store.CallbackPrefix+cb.ID, "error", why)

@@ -153,12 +153,12 @@ func (rn *Runner) next(
 		dueIn(0)
 	case resp.Class == store.ClassReceiverBusy &&
 		cb.AttemptSeq-cb.AttemptCount < cmp.Or(resp.MaxDefers, maxBusy):
-		// The attempts that did not count are the busy answers. The count of diverts would not do: waiting
-		// for the lock adds to it too.
+		// maxBusy bounds the recorded attempts that did not count: busy answers are such attempts. The count
+		// of diverts cannot stand for them, because waiting for the lock adds to it too.
 		r.Diverts, r.Charge, r.Attempt.Charged = 1, false, false
 		if resp.PollState == rule.StateHold {
 			dueIn(pollHold(cb, resp.DeferAfter))
-			if pastDeadline(cb, r.DueAt) { // a receiver could ask for waits for ever
+			if pastDeadline(cb, r.DueAt) { // a hold may last for days, and must not keep a poll open for ever
 				r.State, r.Reason = store.Dead, store.Unresolved
 			}
 			return

@@ -34,7 +34,7 @@ const (
 //	state                          counts in the index   kept in
 //	prefetched, being stamped      no                    stamping
 //	prefetched, stamped, waits     no                    waiting
-//	has a place of its own         yes                   open alone
+//	has a place of its own         yes                   open only
 //	has the place of an ended one  no                    uncounted
 //	has ended, not named yet       yes                   ended
 //	has ended and was named        no                    successors, if it has one
@@ -260,8 +260,8 @@ func (limits *laneLimits) lookup(lane int64) (shard int, s *shardLimits, ln *lan
 	return shard, s, s.lanes[lane]
 }
 
-// releaseWaiting returns the waiting callbacks if no place will become free for them, and then forgets the
-// lane if nothing of it is left.
+// releaseWaiting removes and returns the waiting callbacks if the lane is stopped, or if no place will become
+// free for them. It forgets the lane if nothing of it is left.
 func (s *shardLimits) releaseWaiting(lane int64, ln *laneLimit) (back []ready) {
 	if ln.stopped > 0 || s.nothingEnds(ln) {
 		back, ln.waiting = ln.waiting, nil

@@ -46,7 +46,7 @@ func newMetrics(p process.Metrics) *metrics {
 	m.undone = p.Counter("stamps_taken_back_total",
 		"Claims that were undone because the reply to their stamp was lost.")
 	m.crashed = p.Counter("attempts_crashed_total",
-		"Attempts whose process crashed; the next claim records them.")
+		"Attempts whose claim ended without a result; the next claim records them as crashed.")
 	for _, c := range store.Classes {
 		outcome := store.AttemptFailed
 		if c == store.ClassOK {

@@ -45,7 +45,8 @@ func (rn *Runner) attemptQuarantined(ctx context.Context, leases []schedule.Leas
 	}
 }
 
-// attemptAlone stamps and attempts one quarantined lease, and returns when its result is committed.
+// attemptAlone stamps and attempts one quarantined lease. It returns when the result is committed or given
+// up, or when a drain begins.
 func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time.Time) {
 	// The place in the lane is taken before the stamp. A stamp that is put back has a result, which clears
 	// the count of claims without a result.

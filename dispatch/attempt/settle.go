@@ -14,7 +14,7 @@ import (
 
 const (
 	// Results are committed when settleBatch of them have gathered, or settleWait after the first. No attempt
-	// waits for its commit, so the wait costs nothing and makes a commit ten times cheaper.
+	// waits for its commit, so the wait costs almost nothing, and it makes a commit ten times cheaper.
 	settleBatch = 128
 	settleWait  = 10 * time.Millisecond
 	// maxCommit is the most results of one commit, if more than settleBatch have gathered while the last
@@ -30,7 +30,8 @@ const (
 )
 
 // A settler commits results in SQL, and then settles their leases in the index, always in that order. A crash
-// in between leaves leases that expire; the stamp of the next claim is refused, because the row has moved on.
+// in between leaves leases that expire. The stamp of the next claim then decides by the row, which has the
+// result.
 type settler struct {
 	rn      *Runner
 	results chan ended
@@ -210,7 +211,7 @@ func (s *settler) full(batch []ended) bool {
 }
 
 // commit writes a batch, and tries again for as long as SQL is down. It returns the settlements for the
-// index. Only a drain that is out of time ends it with results that are not written.
+// index. It gives up results only in a drain (ctx has ended) when SQL was down for DrainTimeout.
 func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settlement {
 	settlements := make([]schedule.Settlement, 0, len(batch))
 	left := make([]*ended, len(batch)) // those without a reply of SQL

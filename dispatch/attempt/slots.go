@@ -20,9 +20,9 @@ const maxUnsettled = 1024
 //
 // A callback that is claimed again because a reply was lost may be in no grant, and exceeds the first bound.
 //
-// Slots are shared so that lanes whose receivers answer always find one. Lanes whose last attempt timed out
-// have at most half of total, claimed or running. Together with lanes that have not answered yet they have at
-// most three quarters.
+// Lanes whose last attempt timed out have at most half of total, claimed or running. Together with lanes that
+// have not answered yet they have at most three quarters. So with four slots or more, receivers that hang
+// never hold all of them, and lanes whose receivers answer have the rest.
 //
 // Invariants: len(waiting) <= claimed; claimed + running = 0 implies notAnswering = timingOut = 0
 // (slots.check in the tests).

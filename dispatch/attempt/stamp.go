@@ -149,8 +149,8 @@ func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, lea
 // handBackDelay is the wait of a batch that SQL could not stamp.
 const handBackDelay = time.Second
 
-// handBack returns leases that were not stamped to the index, not counted, because of a failure in this
-// process. They need no result in SQL.
+// handBack returns leases to the index, due after delay, not counted: their stamp failed, or they are
+// quarantined and not stamped yet. They need no result in SQL; for a stamp that failed see uncertainStamps.
 func (rn *Runner) handBack(ctx context.Context, leases []schedule.Lease, delay time.Duration) {
 	due := rn.clock.Now() + delay.Milliseconds()
 	settlements := make([]schedule.Settlement, len(leases))

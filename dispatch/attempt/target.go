@@ -16,7 +16,8 @@ import (
 
 // openOwn returns the decrypted headers of a stamped callback, without credentials that were given for
 // another host than that of url. Headers that were sealed for a poll are opened only for the callback that
-// carries this poll's result. So a ciphertext that was copied to another row opens nothing.
+// carries this poll's result, so that a ciphertext that was copied to another row does not open there. Only
+// the first such header is checked, because the store gives a result the headers of one poll.
 func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([]store.Header, error) {
 	own := secret.CallbackOwner(cb.ID)
 	for i := range cb.Headers {
@@ -33,7 +34,7 @@ func (rn *Runner) openOwn(ctx context.Context, cb *store.Stamped, url string) ([
 			return nil, fmt.Errorf("header %s was sealed for %s, and this is not its result: %w",
 				h.Name, of, secret.ErrTampered)
 		}
-		break // a result has the headers of one poll
+		break
 	}
 	opened, err := rn.o.Keyring.OpenHeaders(cb.Project, own, url, cb.Headers)
 	return opened, rn.secret.RecordOpen(err)

@@ -31,8 +31,8 @@ type uncertainStamp struct {
 	items map[string]schedule.Item
 }
 
-// uncertainStamps keeps the stamps that may have been written. It implements index.Undoer: the health of SQL
-// waits for Undo before claims go on.
+// uncertainStamps keeps the stamps that may have been written. It implements index.Undoer: a probe that finds
+// SQL working again calls Undo before it lets claims go on.
 type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex

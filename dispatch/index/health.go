@@ -18,9 +18,10 @@ const (
 	// probeEvery is how often a failed SQL is probed. An index is probed every indexProbeEvery, because due
 	// callbacks wait for it alone.
 	probeEvery, indexProbeEvery = time.Second, 250 * time.Millisecond
-	// A failure within RelapseWithin of the last recovery is a relapse: the server is half down, as on a full
-	// disk, where a commit that needs no room works. It is probed only after RelapseWait. An index that loses
-	// every tenth reply is worth a probe each time, but one that fails at once must not cause a busy loop.
+	// A failure so soon after the last recovery (sqlRelapseWithin, indexRelapseWithin) is a relapse: the
+	// server is half down, as on a full disk, where a commit that needs no room works. It is probed only
+	// after a wait. An index that loses every tenth reply is worth a probe each time, but one that fails at
+	// once must not cause a busy loop.
 	sqlRelapseWithin, sqlRelapseWait     = 10 * time.Second, 250 * time.Millisecond
 	indexRelapseWithin, indexRelapseWait = 100 * time.Millisecond, 100 * time.Millisecond
 	// partlyTimeout bounds calls to an index of which some shards answer. Those answer faster, and each call
@@ -67,7 +68,7 @@ type health struct {
 	// them, the leases fill their lanes and the locks stay taken, at most until both expire.
 	missedSettlements []schedule.Settlement
 	missedUnlocks     []*schedule.Lease
-	// undoer runs when SQL works again, before anything is claimed.
+	// undoer runs when a probe finds SQL working again, before the probe lets claims go on.
 	undoer Undoer
 	wake   chan struct{}
 	// failedNow holds a token when the index has just failed. It is then probed at once: most often only a
@@ -123,7 +124,8 @@ func (h *health) logIndexFailure(op string, err error) {
 		"operation", op, "error", err)
 }
 
-// SQLCommitted is SQLWorked for a commit of results. After it, a failure is no relapse but a new one.
+// SQLCommitted is SQLWorked for a commit of results. If it ends a failure, the next failure sets
+// sqlFailingSince again, even if that one is a relapse.
 func (h *health) SQLCommitted() {
 	if h.sqlDown.Load() {
 		h.mu.Lock()
@@ -404,7 +406,7 @@ func (h *health) probeShards(ctx context.Context) (answered int, lost bool, err 
 }
 
 // probeSQL probes SQL if it fails, and undoes uncertain stamps before claims go on. While SQL works, it
-// undoes stamps that failed for another reason, such as a timeout.
+// undoes stamps that failed for another reason, and those that were left when a commit ended the failure.
 func (h *health) probeSQL(ctx context.Context) {
 	if h.sqlDown.Load() {
 		if h.retryIn(&h.sqlOutage) > 0 {

@@ -245,7 +245,7 @@ func (l *loader) load(ctx context.Context, shards []shardLoad) error {
 }
 
 // loadSpan gives the shards the rows of a span and marks them as loaded, every loadedEvery and at the end. It
-// stops with errMoved if this process has lost the lease.
+// stops with errMoved if this process has lost the lease, or if all watermarks were moved by another one.
 func (l *loader) loadSpan(ctx context.Context, shards []shardLoad, token string, s span) error {
 	marked := time.Now()
 	err := l.ix.walkOpen(ctx, s, func(rows []store.OpenRow) error {

@@ -38,7 +38,7 @@ type Store interface {
 	// IndexMeta returns the index's row. If it is missing, it is created with want's values.
 	IndexMeta(ctx context.Context, want store.IndexMeta) (store.IndexMeta, error)
 	// NextGeneration adds one to the generation if it still is from, and returns the generation after that.
-	// by is the actor for the audit log; nil: the index was lost.
+	// now is when the new one was made. by is the actor for the audit log; nil: the index was lost.
 	NextGeneration(ctx context.Context, from, now int64, by *store.Actor) (int64, error)
 	// MarkBuilt records that the generation was filled to the end, and when.
 	MarkBuilt(ctx context.Context, generation, now int64) error

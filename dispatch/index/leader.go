@@ -25,7 +25,8 @@ type Leader struct {
 // NewLeader returns a Leader for the lease of that name.
 func (ix *Index) NewLeader(name string) *Leader { return &Leader{ix: ix, name: name} }
 
-// Lead takes or renews the lease, unless it was renewed just now, and returns whether this process leads.
+// Lead takes or renews the lease, and returns whether this process leads. A lease that was renewed less than
+// a quarter of its time ago is not renewed again.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	if l.ix.o.Embedded {
 		return true, nil
@@ -76,7 +77,8 @@ func (l *Leader) Resign(ctx context.Context) {
 }
 
 // KeepRenewed renews the lease in the background until end is called, however long a step of the task takes.
-// The context that it returns ends when the lease is lost, with lost as its cause.
+// The context that it returns ends when another process has the lease, with lost as its cause. If the lease
+// cannot be renewed for longer than it lasts, the cause is the error of the last try.
 func (l *Leader) KeepRenewed(ctx context.Context, lost error) (leading context.Context, end func()) {
 	leading, cancel := context.WithCancelCause(ctx)
 	if l.ix.o.Embedded {

@@ -118,7 +118,7 @@ func TestProgressIsNoted(t *testing.T) {
 			}
 		}
 		if got, leases := l.s.counts()[0], l.sql.leases.Load(); got != 5500 || leases < 3 {
-			t.Errorf("given: %d; the lease was n for %d times in 9 s", got, leases)
+			t.Errorf("given: %d; the lease was renewed %d times in 9 s", got, leases)
 		}
 	})
 }

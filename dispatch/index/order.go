@@ -11,7 +11,7 @@ import (
 // the same lock key, and the index then diverts it until its timer ends. The calls here only save that wait:
 // when a callback ends, the next one in order is moved to now. If a call is lost, the timer repairs it.
 
-// maxNextInOrder is for how many lock keys the next callbacks are looked up, of callbacks that end at once.
+// maxNextInOrder is the most lock keys that one call of wakeNextInOrder looks up.
 const maxNextInOrder = 100
 
 // BringForward moves rows, which wait in the index for longer than SQL says, to their due times. A row that

@@ -207,8 +207,7 @@ type auditCursor struct {
 }
 
 // Audit checks the records of the index against each other and repairs them, until all are checked or its
-// time is over. It only reads the index, not SQL: a record that SQL contradicts is found by the sweep and by
-// Verify.
+// time is over. It does not read SQL: the sweep and Verify compare the index with SQL.
 func (ix *Index) Audit(ctx context.Context) error {
 	for started := time.Now(); time.Since(started) < auditTime; {
 		at := &ix.auditAt

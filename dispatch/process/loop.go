@@ -21,7 +21,8 @@ type Loop struct {
 	// Failing is logged as a warning when turns begin to fail, and Recovered when one succeeds again. Empty:
 	// nothing is logged.
 	Failing, Recovered string
-	// Repeat is the least time between two Failing lines while turns fail; zero: one line for each failure.
+	// Repeat is the least time between two Failing lines while turns fail; zero: only the first turn that
+	// fails is logged.
 	Repeat time.Duration
 	Log    *slog.Logger
 }
