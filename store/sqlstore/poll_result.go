@@ -73,7 +73,8 @@ type finishedPoll struct {
 
 // acceptPollResults accepts the result callbacks of all polls that have ended in this transaction so far.
 // Every transaction calls it before its commit. A group with drafts calls it before them too, so that no
-// draft joins a poll that has just ended. The loop ends: each pass takes polls that were open, and makes none.
+// draft joins a poll that has just ended. The loop ends: each pass takes polls that were open, and makes no
+// new ones.
 func (t *tx) acceptPollResults() error {
 	// Accepting a result callback may supersede an open poll, which enters endedPolls in turn.
 	for len(t.endedPolls) > 0 {

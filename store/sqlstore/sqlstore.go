@@ -298,8 +298,8 @@ func (db *DB) read(ctx context.Context, operation string) sqldb.Read {
 }
 
 // applyGroup writes the entries of one group. The writers of sqldb call it, and halve the group if it fails
-// for good. Results come first: they clear claims and end rows and polls, so the stamps and drafts of the same
-// group find these free.
+// for good. Results come first: they clear claims and end rows and polls, so the stamps and drafts of the
+// same group find these free.
 func (db *DB) applyGroup(s *sqldb.Tx, entries []sqldb.Entry) error {
 	return db.within(s, func(t *tx) error {
 		if err := t.applyResults(entriesOf[*resultEntry](entries)); err != nil {
