@@ -97,6 +97,9 @@ type row struct {
 	// after the endpoint has moved.
 	body      []byte
 	storedURL string
+	// structuredEdited is set by take if headers, policy or success rule changed. writeEdited then writes
+	// them.
+	structuredEdited bool
 }
 
 // callbacks reads the callbacks that a FROM clause finds.

@@ -192,8 +192,8 @@ func (t *tx) refuseDeletedEndpoint(r *row) error {
 	return named("find its endpoint", err)
 }
 
-// The columns that edits write. writeEdited writes the first two sets after every edit. take writes the third
-// if one of its columns changed.
+// The columns that edits write. writeEdited writes the first two sets after every edit, and the third if take
+// has changed one of its columns.
 var (
 	editedFields = sqldb.Named[store.Callback](`state due_at expires_at finished_at updated_at ladder_base
 		trigger resume_state resume_reason cancel_requested free_retry claims_without_result lane=LaneID
@@ -208,11 +208,16 @@ func (t *tx) writeEdited(r *row) error {
 	if r.State == store.Scheduled {
 		reason = r.pendingReason
 	}
-	_, err := append(editedFields(&r.Callback), col("reason", &reason)).Update(t.Tx, "callbacks", `id = $1`,
-		r.ID)
+	callbacks := append(editedFields(&r.Callback), col("reason", &reason))
+	requests := requestEditFields(&r.Callback)
+	sealed, timeout := store.SealedKey(r.Headers), timeoutMillis(r.Policy)
+	if r.structuredEdited {
+		callbacks = append(callbacks, col("timeout_ms", &timeout))
+		requests = append(append(requests, structuredFields(&r.Callback)...), col("sealed_key", &sealed))
+	}
+	_, err := callbacks.Update(t.Tx, "callbacks", `id = $1`, r.ID)
 	if err == nil {
-		_, err = requestEditFields(&r.Callback).Update(t.Tx, "requests", `project = $1 AND id = $2`,
-			r.Project, r.ID)
+		_, err = requests.Update(t.Tx, "requests", `project = $1 AND id = $2`, r.Project, r.ID)
 	}
 	if err == nil {
 		var earliest earliestTimes
@@ -250,7 +255,7 @@ func fieldsEdit(change func(c *store.Callback) error) rowEdit {
 }
 
 // take copies the fields that Edit may change from wanted to the row, and names those that differ. It writes
-// headers, policy and success rule itself, if they differ; writeEdited writes the rest.
+// none of them, because the edit may still be refused: writeEdited does.
 func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) {
 	if r.URL != wanted.URL || r.Follows != wanted.Follows {
 		changed = append(changed, "url")
@@ -268,7 +273,7 @@ func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) 
 		changed = append(changed, "expires_at")
 		r.ExpiresAt = wanted.ExpiresAt
 	}
-	simple := len(changed) // writeEdited writes the fields so far
+	simple := len(changed)
 	if !slices.Equal(r.Headers, wanted.Headers) {
 		changed = append(changed, "headers")
 	}
@@ -278,16 +283,9 @@ func (t *tx) take(r *row, wanted *store.Callback) (changed []string, err error) 
 	if r.Success != wanted.Success {
 		changed = append(changed, "success")
 	}
-	if len(changed) == simple {
-		return changed, nil
+	if len(changed) > simple {
+		r.Headers, r.Policy, r.Success = wanted.Headers, wanted.Policy, wanted.Success
+		r.structuredEdited = true
 	}
-	r.Headers, r.Policy, r.Success = wanted.Headers, wanted.Policy, wanted.Success
-	sealed, timeout := store.SealedKey(r.Headers), timeoutMillis(r.Policy)
-	_, err = (sqldb.Columns{col("timeout_ms", &timeout)}).Update(t.Tx, "callbacks", `id = $1`,
-		r.ID)
-	if err == nil {
-		_, err = append(structuredFields(&r.Callback), col("sealed_key", &sealed)).Update(t.Tx, "requests",
-			`project = $1 AND id = $2`, r.Project, r.ID)
-	}
-	return changed, named("write headers, policy and success rule", err)
+	return changed, nil
 }

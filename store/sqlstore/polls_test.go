@@ -146,3 +146,34 @@ func TestPurgeDeletesRowsOfPolls(t *testing.T) {
 		}
 	})
 }
+
+// TestRefusedSetURLKeepsTheHeaders: a redrive of action set_url moves a poll to the URL of another open poll of
+// the same reference. The store refuses that, and commits the rest of the step. The refused poll must keep its
+// credentials, although a move to another host drops them.
+func TestRefusedSetURLKeepsTheHeaders(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		drafts := newDrafts(2, testNow)
+		for i, url := range []string{"https://old.example/", "https://new.example/"} {
+			d := &drafts[i]
+			d.Callback.Kind, d.Callback.Ref, d.Poll = store.Poll, "order", new(store.PollDetail)
+			d.Callback.URL, d.Callback.Headers = url, []store.Header{{Name: "Authorization", Value: "secret"}}
+		}
+		must(db.Accept(ctx, drafts))
+		by := store.Actor{Name: "test"}
+		r := must(db.CreateRedrive(ctx, store.Redrive{
+			ID: newDrafts(1, testNow)[0].Callback.ID, Project: store.DefaultProject,
+			Action: store.RedriveSetURL, URL: drafts[1].Callback.URL, CreatedAt: testNow,
+			Filter: store.Filter{States: []store.State{store.Scheduled}},
+		}, by))
+		must(db.GatherRedrive(ctx, r.Project, r.ID, testNow))
+		step := must(db.StepRedrive(ctx, r.ID, 10, testNow))
+		if step.Redrive.Failed != 1 || step.Redrive.Done != 1 {
+			t.Fatalf("the step: %+v", step.Redrive)
+		}
+		c := must(db.Get(ctx, store.DefaultProject, drafts[0].Callback.ID))
+		if c.URL != drafts[0].Callback.URL || len(c.Headers) != 1 {
+			t.Errorf("the refused poll has URL %s and headers %v", c.URL, c.Headers)
+		}
+	})
+}
