@@ -233,8 +233,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the index: %w", err)
 	}
 	e.reporter.Begin()
-	// The goroutines end in this order: maintenance when ctx ends, the runner when the drain is over, and the
-	// settlers when no result is left to write.
+	// Maintenance ends with ctx, and the runner when the drain is over. The settlers end after both, when no
+	// result is left to write.
 	settling, stopSettling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSettling()
 	var maintenance, settlers sync.WaitGroup

@@ -21,7 +21,7 @@ const (
 )
 
 // runMaintenance runs the maintenance functions until ctx ends. A function with a lease runs in one process
-// at a time, and its context ends with the lease.
+// at a time, and its context ends before the lease does.
 func (e *Engine) runMaintenance(ctx context.Context) {
 	// Leases use the index's clock, which all processes share.
 	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now}

@@ -45,8 +45,8 @@ type stepKind string
 
 const (
 	// The empty kind responds with status after wait. stalls waits until the sender gives up. resets closes
-	// the connection after it has read the request. loses loses the response. refuses refuses the connection,
-	// so nothing arrives.
+	// the connection after it has read the request. With loses the response is lost on the way. refuses
+	// rejects the connection, so nothing arrives.
 	stalls  stepKind = "stall"
 	resets  stepKind = "reset"
 	loses   stepKind = "lose"

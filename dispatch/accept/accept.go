@@ -134,8 +134,8 @@ func sameCall(drafts []store.Draft, id *store.Idempotency) bool {
 }
 
 // keysInUse are the idempotency keys whose first request this process is committing. A concurrent repetition
-// in this process then gets store.ErrIdempotencyInProgress. Across processes the guard is SQL, where an
-// idempotency key of a project is unique.
+// in this process then gets store.ErrIdempotencyInProgress. Across processes the guard is SQL, where a key is
+// unique in its project and route.
 type keysInUse struct {
 	mu   sync.Mutex
 	keys map[usedKey]struct{}

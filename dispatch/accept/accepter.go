@@ -77,7 +77,7 @@ type Observer interface {
 	Accepted(list []store.Accepted, now int64)
 	// Spawned reports a callback that the store created, such as the result of a poll.
 	Spawned(r *store.OpenRow, now int64)
-	// Ended reports n callbacks that became terminal without an attempt.
+	// Ended reports n callbacks that a newer one superseded. state and reason are those of their end.
 	Ended(n int, state store.State, reason store.Reason)
 }
 

@@ -104,7 +104,7 @@ func (b *openCounter) tryAdmit(project string, quota int64, n int, justCounted b
 func (b *openCounter) finish(project string, n, unused int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.counts[project] // which is not forgotten while something is admitted
+	c := b.counts[project] // never nil: count keeps it while something is admitted
 	c.admitted -= int64(n)
 	c.since -= int64(unused)
 }

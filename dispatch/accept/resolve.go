@@ -228,11 +228,11 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 	var err error
 	c.Policy, err = v.PolicyOf(chosen.Policy)
 	if err != nil && !v.offline {
-		f.Add("policy", "the endpoint's, or the project's: %s", err)
+		f.Add("policy", "of the endpoint or the project: %s", err)
 	}
 	c.Success, err = v.successOf(chosen.Success)
 	if err != nil && !v.offline {
-		f.Add("success", "the endpoint's, or the project's: %s", err)
+		f.Add("success", "of the endpoint or the project: %s", err)
 	}
 }
 

@@ -99,8 +99,9 @@ func (ct *Controller) removeCanceled(ctx context.Context, list ...store.Canceled
 	ct.index.Ended(ctx, rows)
 }
 
-// Retry makes a callback due now, in any state but attempting. A forced item ignores the breaker, the rate
-// and Retry-After.
+// Retry makes a callback due now, in any state but attempting. The attempt ignores the breaker, the rate and
+// the Retry-After of its lane. Its errors include store.ErrNotFound, store.ErrAttempting,
+// store.ErrPayloadPurged and store.ErrEndpointDeleted.
 func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest,
 	by store.Actor) (store.Callback, error) {
 	ladder := cmp.Or(r.Ladder, store.Once)
@@ -169,8 +170,8 @@ type EditRequest struct {
 }
 
 // Edit changes a callback that is scheduled or dead. Its errors include store.ErrNotFound,
-// store.ErrAttempting, store.ErrTerminal (succeeded or canceled) and store.ErrPayloadPurged. A dead callback
-// stays dead until it is retried.
+// store.ErrAttempting, store.ErrTerminal (succeeded or canceled), store.ErrPayloadPurged and
+// store.ErrEndpointDeleted. A dead callback stays dead until it is retried.
 func (ct *Controller) Edit(ctx context.Context, project, id string, r EditRequest,
 	by store.Actor) (store.Callback, error) {
 	v, err := ct.accept.Catalog.Project(ctx, project)

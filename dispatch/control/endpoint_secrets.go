@@ -87,8 +87,8 @@ func (ct *Controller) guardEndpoint(
 	return nil
 }
 
-// keepsCredentials reports whether the endpoint has credential headers after the change that the request did
-// not contain.
+// keepsCredentials reports whether the endpoint has, after the change, credential headers whose values the
+// request did not contain.
 func keepsCredentials(after *store.Endpoint, ch *EndpointChange) bool {
 	if ch.Headers == nil {
 		return store.HasCredentials(after.Headers)

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Limits of endpoints, in characters or elements.
+// Limits of endpoints: characters of texts, elements of lists, attempts in flight.
 const (
 	MaxName           = 128
 	MaxExternalID     = 128

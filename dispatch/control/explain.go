@@ -168,7 +168,7 @@ func (ct *Controller) readPredecessors(ctx context.Context, s *callbackFacts) (e
 	return nil
 }
 
-// readIndex reads the places of the callback and its lane in the index, and then the blocks of every
+// readIndex reads the callback's place and the lane's state from the index, and then the blocks of every
 // callback.
 func (ct *Controller) readIndex(ctx context.Context, s *callbackFacts) (err error) {
 	refs, lanes := []schedule.Ref{{ID: s.c.ID, Lane: s.c.LaneID}}, []int64{s.c.LaneID}

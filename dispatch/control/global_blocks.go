@@ -29,8 +29,8 @@ func (ct *Controller) sqlBlock(ctx context.Context) []Block {
 }
 
 // workerBlock returns a block while no process sends: either none has the role worker, or all of those run
-// with --hold. accepted is when the callback in question was accepted, and zero for a lane. It stands for the
-// beginning if no worker ever ran.
+// with --hold. accepted is when the callback in question was accepted, and zero for a lane. The block begins
+// then if no worker ever ran.
 func (ct *Controller) workerBlock(ctx context.Context, accepted int64) ([]Block, error) {
 	processes, err := ct.o.Processes(ctx)
 	if err != nil {

@@ -55,16 +55,17 @@ type Store interface {
 	// to it.
 	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64,
 		by store.Actor) ([]store.CanceledCallback, error)
-	// Retry makes a callback due now. Errors: ErrNotFound, ErrAttempting, ErrPayloadPurged.
+	// Retry makes a callback due now. Errors: ErrNotFound, ErrAttempting, ErrPayloadPurged,
+	// ErrEndpointDeleted.
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
 	// Reschedule moves a scheduled callback to due, or revives a dead one with one more attempt at due (as
 	// Retry with Once). Errors: ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled),
-	// ErrPayloadPurged.
+	// ErrPayloadPurged, ErrEndpointDeleted.
 	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
 		error)
 	// Edit changes a scheduled or dead callback under its row lock. If change returns an error, nothing
 	// changes and that error is returned. Errors: ErrNotFound, ErrAttempting, ErrTerminal (succeeded or
-	// canceled), ErrPayloadPurged.
+	// canceled), ErrPayloadPurged, ErrEndpointDeleted.
 	Edit(ctx context.Context, project, id string, change func(*store.Callback) error, now int64,
 		by store.Actor) (store.Callback, error)
 	// AppendAudit records an action that changes no row.
@@ -88,8 +89,9 @@ type Store interface {
 	// Purge removes payloads of terminal callbacks, and whole callbacks with all their rows, whose retention
 	// has ended. It uses transactions of bounded size.
 	Purge(ctx context.Context, r store.Retention, limit int) (store.Purged, error)
-	// PurgeKeys removes expired idempotency keys. PurgeVersions removes the versions of references without an
-	// accepted callback since before. Each examines up to limit rows and reports whether there may be more.
+	// PurgeKeys removes expired idempotency keys. PurgeVersions removes the version of each reference for
+	// which no callback was accepted since before. Each examines up to limit rows and reports whether there
+	// may be more.
 	PurgeKeys(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 	PurgeVersions(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)
 	// Overstays returns, for each kind of the metric dispatcher_purged_total, since when its oldest row
@@ -135,7 +137,8 @@ type Store interface {
 	// RedrivesToDo returns the redrives that are neither paused nor ended, ordered by project and id. It
 	// covers the first limit projects above after that have any.
 	RedrivesToDo(ctx context.Context, after string, limit int) ([]store.Redrive, error)
-	// List counts the matches of a dry run.
+	// List returns a page of the callbacks that a filter matches: ended callbacks of a reference, and the
+	// matches of a dry run.
 	List(ctx context.Context, project string, f store.Filter) (store.Page, error)
 	// CreateSchedule returns store.ErrExists for a name that is taken, and a *store.InvalidError if the
 	// project has too many schedules.

@@ -61,7 +61,7 @@ func (ct *Controller) addGlobalBlocks(ctx context.Context, views []LaneView, ind
 		v.Global = slices.Clone(blocks)
 		for k := range v.Global {
 			if h := &v.Global[k]; h.Since == 0 {
-				h.Since = v.OldestDue // it waits for the first worker that there ever is
+				h.Since = v.OldestDue // no worker ever ran, see workerBlock
 			}
 		}
 	}
@@ -98,7 +98,7 @@ func (ct *Controller) markDisabledEndpoints(ctx context.Context, views []LaneVie
 func (v *LaneView) Blocks(now int64) []Block {
 	reason := ""
 	if v.EndpointPause == v.PausedUntil && v.OwnPause != v.PausedUntil {
-		reason = v.PauseReason // which is that of the pause that ends last
+		reason = v.PauseReason // PauseReason belongs to the pause that ends last
 	}
 	ep := store.Endpoint{
 		ID: v.EndpointID, Enabled: !v.Disabled, DisabledReason: reason, DisabledAt: v.EndpointPausedAt,

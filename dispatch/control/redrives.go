@@ -19,8 +19,8 @@ var errUncounted = errors.New("matches too many callbacks to count in one reques
 	"start without dry_run")
 
 // CountRedrive validates a redrive and counts the callbacks that it would change now. If q.Most is not zero
-// it counts at most that many, and more reports that there are others. Its error is a *store.InvalidError or
-// the store's.
+// it counts at most that many, and more reports that there are others. Without labels in the filter it reads
+// no more rows than that takes. Its error is a *store.InvalidError or the store's.
 func (ct *Controller) CountRedrive(ctx context.Context, project string,
 	q RedriveRequest) (matched int64, more bool, err error) {
 	r, err := ct.draftRedrive(project, &q, store.Actor{}, ct.clock.Now())
@@ -47,7 +47,8 @@ func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
 	f.Now = r.CreatedAt
 	for {
 		f.Limit = countPage
-		// A query compares labels after it has read the rows, so a small limit could make it scan far.
+		// The limit of a page counts rows before their labels are compared. With labels, a small limit could
+		// need many pages to find the last matches.
 		if len(f.Labels) == 0 {
 			f.Limit = int(min(countPage, most+1-matched))
 		}

@@ -41,8 +41,8 @@ type answer struct {
 	// bytes do not match the declared encoding.
 	plain   []byte
 	garbled bool
-	// text is the start of the body for storage and display: control characters and echoed credentials are
-	// removed.
+	// text is the start of the body for storage and display: control characters are removed and echoed
+	// credentials are masked.
 	text      string
 	truncated bool
 	// tooLarge means that the body is longer than MaxResponseBytes. decodeErr is the error of its

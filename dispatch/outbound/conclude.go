@@ -117,9 +117,9 @@ func (resp *Response) classifyStatus(ans *answer, deferAfter time.Duration, maxD
 
 // concludePoll is conclude for a poll. It also sets the poll state.
 //
-// hold_if is checked first, whatever the status. Statuses that the rule does not evaluate have no
-// information. An incomplete answer is never final, even if its status alone would decide: its missing part
-// may contradict it.
+// hold_if is checked first, whatever the status. An answer with a status that the rule does not evaluate says
+// nothing about the order: it is an error, or the receiver is busy. An incomplete answer is never final, even
+// if its status alone would decide: its missing part may contradict it.
 func (resp *Response) concludePoll(ctx context.Context, ans *answer, want criteria) {
 	d := ans.document(true)
 	d.Partial = ans.readErr != nil || ans.decodeErr != nil

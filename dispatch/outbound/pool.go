@@ -90,7 +90,7 @@ func (p *pool) removeOldest(key poolKey, n int) []*connection {
 	return old
 }
 
-// put returns a connection to the pool, or closes it if the pool is full.
+// put returns a connection to the pool. If a limit is reached it closes this or another idle connection.
 func (p *pool) put(c *connection) {
 	c.idleSince = time.Now()
 	if extra := p.push(c); extra != nil {

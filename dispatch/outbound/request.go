@@ -37,7 +37,7 @@ type Request struct {
 	Fresh bool
 }
 
-// A Response is the result of an attempt. All fields are set, however the attempt ended.
+// A Response is the result of an attempt. It is complete, however the attempt ended.
 type Response struct {
 	Class   store.Class
 	Outcome store.AttemptOutcome

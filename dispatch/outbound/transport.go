@@ -93,7 +93,7 @@ func (t *transport) open(a *attempt, u *url.URL, key poolKey) (*connection, erro
 	return newConnection(conn, raw, key), nil
 }
 
-// handshake makes a TLS client connection on below.
+// handshake makes a TLS client connection on raw, within dialTimeout.
 func (t *transport) handshake(a *attempt, raw net.Conn, host string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()

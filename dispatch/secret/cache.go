@@ -286,7 +286,7 @@ func (s *Secrets) ownSince(ctx context.Context, owner Owner, since, now int64) (
 	if fresh {
 		return cached, nil
 	}
-	// Do not wait longer than ClaimMargin: the claim of the attempt would have expired.
+	// Do not wait longer than ClaimMargin: an attempt that begins later after its claim is not made.
 	ctx, cancel := context.WithTimeout(ctx, process.ClaimMargin)
 	defer cancel()
 	end, err := s.lock(ctx, owner, !ok)

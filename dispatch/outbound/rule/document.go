@@ -31,8 +31,8 @@ type Document struct {
 	xmlFault string
 }
 
-// spend adds steps to the cost and reports whether the rule may still look at the document. Afterwards no
-// further predicate matches, so the same rule and body have the same result on every machine.
+// spend adds steps to the cost and reports whether the rule may still look at the document. Once the steps
+// are used up no further predicate matches, so the same rule and body have the same result on every machine.
 func (d *Document) spend(steps int) bool {
 	d.steps = min(d.steps+steps, maxSteps+1)
 	return !d.spent()

@@ -53,8 +53,9 @@ func (p *pattern) ReadSetting(s parse.Setting) {
 	spent := s.Shared.(*limits)
 	spent.steps += p.size * p.reach
 	if spent.steps > maxSteps {
-		s.Fail("could take more than 10 ms: all regular expressions of a rule may have %d instructions, "+
-			"this one has %d; begin it with ^ and bound its repetitions, or use equals, contains or in",
+		s.Fail("could take more than 10 ms: all regular expressions of a rule together may have at most %d "+
+			"instructions, this one has %d; begin it with ^ and bound its repetitions, or use equals, "+
+			"contains or in",
 			maxSteps/MaxBodyBytes, p.size)
 		return
 	}

@@ -122,8 +122,8 @@ func (u *until) expected() string {
 // Evaluates reports whether answers with a status are checked.
 func (r *Poll) Evaluates(status int) bool { return r.Evaluate.has(status) }
 
-// Conclude checks an answer. hold_if is checked first, whatever the status. Statuses that are not evaluated
-// have no information. An incomplete answer is never final, even if its status alone would decide: its
+// Conclude checks an answer. hold_if is checked first, whatever the status. An answer with a status that is
+// not evaluated is an error. An incomplete answer is never final, even if its status alone would decide: its
 // missing part may contradict it. The store.Rule explains the result under the given name, with hidden values
 // masked.
 func (r *Poll) Conclude(name string, d *Document, hidden []string) (PollState, *store.Rule) {

@@ -2,9 +2,8 @@
 // forms of secrets and keys, and the check of headers that a caller or a signer sets.
 //
 //   - With a missing or unfit key nothing is signed. No error contains a key.
-//   - A signer adds fields and headers and replaces none of the caller's. All other bytes of body and query
-//     stay
-//     unchanged.
+//   - A signer adds fields and headers and replaces none of the caller's fields. All other bytes of body and
+//     query stay unchanged.
 //   - Verification compares in constant time.
 //
 // The package sends nothing and looks up no secrets: the caller passes them.

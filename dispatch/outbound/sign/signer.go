@@ -188,7 +188,7 @@ type options interface {
 	verify(in *receivedRequest) error
 }
 
-// A signer is a signer with its name. It is read-only.
+// A signer is the compiled form of a signer: its name and its options. It is read-only.
 type signer struct {
 	name string
 	options
