@@ -116,8 +116,8 @@ func (c *claimer) prepare(sending context.Context, claimed schedule.Claimed, sen
 	c.rn.attempts.Go(func() { c.rn.prepare(sending, claimed, sent) })
 }
 
-// claimsAtOnce returns whether the next claim follows without a wait: the claim had that many slots, and
-// again says that a lane wants to be claimed.
+// claimsAtOnce returns whether the next claim follows without a wait. slots is how many slots the last claim
+// had. again is the reply of endClaim: a lane wants a claim.
 func (c *claimer) claimsAtOnce(claimed *schedule.Claimed, slots int, again bool) bool {
 	if len(claimed.Leases) > 0 {
 		c.empty = 0

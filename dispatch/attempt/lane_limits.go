@@ -241,7 +241,7 @@ func (limits *laneLimits) failClaim(shard int) (back []ready) {
 	return back
 }
 
-// laneOf returns the lane, and creates it if this process has no lease of it.
+// laneOf returns the lane, and creates it if this process has nothing of it.
 func (limits *laneLimits) laneOf(lane int64) *laneLimit {
 	s := &limits.shards[limits.shardOf(lane)]
 	ln := s.lanes[lane]
@@ -252,8 +252,8 @@ func (limits *laneLimits) laneOf(lane int64) *laneLimit {
 	return ln
 }
 
-// lookup returns the lane's number of shard, its shard, and the lane; the lane is nil if this process has no
-// lease of it.
+// lookup returns the number of the lane's shard, the shard, and the lane; the lane is nil if this process has
+// nothing of it.
 func (limits *laneLimits) lookup(lane int64) (shard int, s *shardLimits, ln *laneLimit) {
 	shard = limits.shardOf(lane)
 	s = &limits.shards[shard]

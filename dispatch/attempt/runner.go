@@ -196,7 +196,7 @@ func (rn *Runner) awaitAttempts(sending context.Context, stop context.CancelCaus
 	select {
 	case <-done:
 	case <-timer.C:
-		rn.log.Warn("drain timeout: running attempts are stopped and rescheduled",
+		rn.log.Warn("drain timeout: attempts in flight are stopped and rescheduled",
 			"in_flight", rn.slots.runningAttempts())
 		stop(errDrained)
 		for _, r := range rn.slots.beginAll() {

@@ -187,7 +187,7 @@ func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *en
 		out.putBack = "lane_stopped"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+pausedDelay.Milliseconds(), 1
 	default:
-		rn.log.Warn("attempt postponed: its endpoint cannot be read",
+		rn.log.Warn("attempt postponed: its endpoint or project cannot be read",
 			"callback_id", store.CallbackPrefix+cb.ID, "error", why)
 		out.putBack = "endpoint_unread"
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1

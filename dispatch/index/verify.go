@@ -111,7 +111,8 @@ func (ix *Index) splitExtra(ctx context.Context, extra []string) (unknown, ended
 	return unknown, ended, nil
 }
 
-// compare compares once.
+// compare makes one comparison: it looks up all open rows in the index, and then scans the index for items
+// without an open row.
 func (ix *Index) compare(ctx context.Context) (drift, error) {
 	d := drift{missing: map[string]bool{}, late: map[string]bool{}, extra: map[string]bool{}}
 	marks, err := ix.watermarks(ctx)
