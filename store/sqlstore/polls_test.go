@@ -147,9 +147,9 @@ func TestPurgeDeletesRowsOfPolls(t *testing.T) {
 	})
 }
 
-// TestRefusedSetURLKeepsTheHeaders: a redrive of action set_url moves a poll to the URL of another open poll of
-// the same reference. The store refuses that, and commits the rest of the step. The refused poll must keep its
-// credentials, although a move to another host drops them.
+// TestRefusedSetURLKeepsTheHeaders: a redrive of action set_url moves a poll to the URL of another open poll
+// of the same reference. The store refuses that, and commits the rest of the step. The refused poll must keep
+// its credentials, although a move to another host drops them.
 func TestRefusedSetURLKeepsTheHeaders(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		ctx := t.Context()
