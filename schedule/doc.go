@@ -18,7 +18,8 @@
 //   - A claim leases no more of a lane than the lane's concurrency and the prefetch that the claim allows. A
 //     claim that repeats the token of the owner's last claim returns what is still leased of that batch.
 //   - The claim itself applies the limits of a lane, for all claimers together: its concurrency, rate, pause,
-//     hold and breaker. The limits are exact. A blocked lane costs the claims of other lanes nothing.
+//     hold and breaker. The limits are exact. An item that waits for them is charged no attempt. A blocked
+//     lane costs the claims of other lanes nothing.
 //   - A settlement with a token other than the lease's changes nothing, unless it says that its result won
 //     SQL's fence (see [Settlement]).
 //   - Every operation is atomic for one shard and takes at most [MaxBatch] elements. Every operation but the

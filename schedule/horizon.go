@@ -6,8 +6,9 @@ import (
 )
 
 // MinHorizon is the shortest horizon that takes effect: an index takes in an item that is due this soon,
-// whatever its watermark says. It must be longer than every wait that SQL does not know. The longest is 75 s:
-// an item is parked until the claim of a 60 s attempt has ended.
+// whatever its watermark says. It must be longer than every wait that SQL does not know, so that every due
+// time beyond a watermark is in SQL. The longest such wait is 75 s: an item is parked until the claim of a
+// 60 s attempt has ended.
 const MinHorizon = 2 * time.Minute
 
 // Forever is the watermark of an index that takes in every item.

@@ -179,8 +179,8 @@ func (l *Lease) LeaseRef() LeaseRef { return LeaseRef{Ref: l.Ref(), Token: l.Tok
 type Claimed struct {
 	Tick
 	Leases []Lease
-	// More says that due items, or items within the Lookahead, are left that the next claim can promote or
-	// lease.
+	// More says that due items, or items within the Lookahead, are left that the next claim can promote, or
+	// lease if it has room.
 	More bool
 	// Waiting says that items are ready, but their lanes are full or blocked. It is false if More is true.
 	Waiting bool

@@ -2,8 +2,8 @@ package schedule
 
 import "time"
 
-// StartConcurrency is the concurrency of a lane before any of its attempts has ended. Each answer doubles the
-// concurrency up to the lane's limit. Each timeout halves it, down to 1.
+// StartConcurrency is the concurrency with which a lane starts. Each answer doubles the concurrency up to the
+// lane's limit. Each timeout halves it, down to 1.
 const StartConcurrency = 4
 
 // FreshShare is how many first attempts a lane makes for each retry while it has ready items of both kinds.
@@ -31,17 +31,17 @@ const (
 	ClockGap = 10 * time.Second
 )
 
-// Health is what the last ended attempt of a lane showed. It bounds how many slots of a process the lane may
-// use (see [ClaimRequest]).
+// Health is what the last answer or timeout of a lane showed. Other ends of attempts leave it as it is. It
+// bounds how many slots of a process the lane may use (see [ClaimRequest]).
 type Health int
 
 // The healths of a lane. The zero value is Unproven.
 const (
 	// Unproven lanes: no attempt has ended with an answer or a timeout yet.
 	Unproven Health = iota
-	// Answering lanes: the last attempt got an HTTP answer, whatever its status.
+	// Answering lanes: the last of these was an HTTP answer, whatever its status.
 	Answering
-	// TimingOut lanes: the last attempt timed out.
+	// TimingOut lanes: the last of these was a timeout.
 	TimingOut
 )
 
@@ -105,7 +105,7 @@ type LaneSetting struct {
 	// Limit is the most attempts in flight; zero: the claim's LaneLimit applies.
 	Limit int
 	// Every is the mean time between two leases of items that are not forced, at least 1 µs; zero: no rate.
-	// Tokens come every [TokenStep]. Unused tokens are kept for [CatchUp].
+	// Tokens come in steps of [TokenStep]. Unused tokens are kept for [CatchUp].
 	Every time.Duration
 	// PausedUntil pauses the lane until that time, in Unix milliseconds: nothing is claimed. Zero: not
 	// paused. A time far in the future pauses until the next setting. After a pause the lane's concurrency is

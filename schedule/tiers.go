@@ -150,7 +150,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return sign * (total + d), nil
 }
 
-// FormatDuration returns the shortest text that ParseDuration reads as d: "15s", "1h30m", "2d", "0s".
+// FormatDuration returns a short text that ParseDuration reads as d: "15s", "1h30m", "2d", "0s".
 func FormatDuration(d time.Duration) string {
 	if d == 0 {
 		return "0s"

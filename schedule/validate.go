@@ -226,7 +226,7 @@ func validatePrefetch(lanes []LanePrefetch) error {
 	return nil
 }
 
-// Validate returns ErrInvalid for a horizon between zero and 1 ms, and for a malformed token.
+// Validate returns ErrInvalid for a horizon that is not zero and below 1 ms, and for a malformed token.
 func (a Advance) Validate() error {
 	if a.Horizon != 0 && a.Horizon < time.Millisecond {
 		return fmt.Errorf("advance: %w", invalid("horizon", a.Horizon))

@@ -22,8 +22,8 @@ const (
 	farthest = 30 * 3600
 	// never is later than every instant.
 	never = math.MaxInt64
-	// longestRepeat is more than twice the largest step back of any zone. A repeated period that began before
-	// it is over.
+	// longestRepeat is more than twice the largest step back of any zone. A repeat that began so long ago is
+	// over.
 	longestRepeat = 72 * 3600
 	// longestSearch bounds the search of nextSteady. The longest gap between two due times is eight years,
 	// from one leap day to the next around a year such as 2100. Every zone has its leap days.

@@ -200,7 +200,7 @@ func (ix *Index) move(it *item, due int64, forced bool) schedule.Moved {
 		}
 		return schedule.MovedBlocked
 	}
-	l := it.lane // detach and postpone may drop the item, if it is due beyond the watermark
+	l := it.lane // read before postpone, which drops an item that is due beyond the watermark
 	ix.detach(it)
 	if forced {
 		it.kind |= isForced

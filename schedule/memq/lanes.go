@@ -10,7 +10,7 @@ import (
 // unlimited is the limit of lanes until a claim brings one. Twice as much still fits an int of 32 bits.
 const unlimited = 1 << 29
 
-// A standing says how a pick treats a lane. refresh keeps it.
+// A standing says how a pick treats a lane. refresh keeps it up to date.
 type standing uint8
 
 const (
@@ -34,7 +34,7 @@ type lane struct {
 
 	inflight int // its leases that count
 	items    int // its items, in every place
-	pace     int // the concurrency, before the limit applies; zero: no attempt has ended yet
+	pace     int // the concurrency, before the limit applies; zero: unchanged, so StartConcurrency
 	health   schedule.Health
 
 	ownLimit    int
@@ -292,8 +292,7 @@ func (ix *Index) SetLanes(ctx context.Context, settings []schedule.LaneSetting) 
 	return err
 }
 
-// maxCounted bounds the numbers of ready items in a LaneState. The index on Redis must count them, so it
-// stops there.
+// maxCounted bounds the numbers of ready items in a LaneState.
 const maxCounted = 1000
 
 // LaneStates returns the states of lanes and changes none. An unknown lane has the state of a new one.

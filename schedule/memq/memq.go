@@ -29,7 +29,7 @@ type Options struct {
 // An Index is one shard in memory. All methods may be called from any goroutine. If the context has ended,
 // they do nothing and return its error. They wait for nothing but the mutex.
 //
-// Every exported operation runs through do or locked, which hold the mutex. An operation calls the other
+// Every operation on the shard runs through do or locked, which hold the mutex. An operation calls the other
 // unexported methods, under the mutex.
 type Index struct {
 	readNow func() time.Time
@@ -208,8 +208,8 @@ func (ix *Index) next(early int64) int64 {
 	return next
 }
 
-// hint wakes the claimer if the shard's next event is earlier than the announced one. do calls it after every
-// operation.
+// hint wakes the claimer if the shard's next event is earlier than the announced one, or if a lane became
+// runnable, unless the shard is closed. do calls it after every operation that succeeded.
 func (ix *Index) hint() {
 	if ix.closed {
 		return

@@ -42,7 +42,8 @@ func decodeGeneration(text string) (int64, error) {
 		return 0, fmt.Errorf("%w: it has layout %d, and this build knows layouts up to %d: upgrade this "+
 			"process", schedule.ErrNewer, written, layout)
 	case written < layout:
-		return 0, fmt.Errorf("%w: it has layout %d, this build %d", schedule.ErrOlder, written, layout)
+		return 0, fmt.Errorf("%w: it has layout %d, and this build has layout %d", schedule.ErrOlder,
+			written, layout)
 	}
 	return generation, nil
 }

@@ -9,7 +9,7 @@
 // Unix milliseconds. keys.go lists the other structures. lua/include/records.lua and lua/include/lanes.lua
 // define the formats of records and lanes, lua/include/flow.lua that of a lane's rate and breaker.
 //
-// The client never repeats a claim: a repetition with another token would lease items that no process has. It
+// The client never repeats a claim on its own: a repetition could lease items that no process knows of. It
 // returns the error, and the caller repeats the claim with the same token. All other operations are
 // idempotent, and the client repeats them. If a call spans shards and fails on some of them, it returns the
 // replies of the others with the error; the missing replies are zero.

@@ -128,7 +128,7 @@ func surveyServer(ctx context.Context, c *redis.Client) (Server, error) {
 // readInfo reads sections of a server's INFO. If the user may not run INFO, that is no error: info is nil,
 // and denied is the reason.
 func readInfo(ctx context.Context, c *redis.Client,
-	sections ...string) (info map[string]string, untold, err error) {
+	sections ...string) (info map[string]string, denied, err error) {
 	info = make(map[string]string)
 	for _, section := range sections {
 		text, err := c.Info(ctx, section).Result()
@@ -264,6 +264,7 @@ func (ix *Index) record(ctx context.Context, s *Server) {
 	}
 	if n := s.evictedSince(before); n > 0 {
 		ix.metrics.evicted.Add(float64(n))
+		// An audit, the sweep or a rebuild restores what the index lost.
 		ix.log.ErrorContext(ctx, "redis evicted keys, maybe of the index", "addr", s.Addr, "keys", n,
 			"hint", "set maxmemory-policy noeviction and raise maxmemory")
 	}

@@ -4,15 +4,16 @@
 -- ARGV: GENERATION OFFSET MODE
 -- EACH: lock id lane token until
 -- MODE is take, or adopt for running attempts. In the mode adopt, an attempt takes the lock even if it is
--- kept for a waiter, becomes the last of MAX_NEXT_HOLDERS next holders if another attempt has the lock, and
--- joins no queue. Until the shard is open, only adopt takes locks: a lock that looks free may belong to an
--- attempt that is not adopted yet.
--- Reply: now, 0, seq; for each element: 1 acquired or 0, the end of the holder's time or of the waiter's
+-- kept for a waiter. If another attempt has the lock, it becomes the last next holder, of at most
+-- MAX_NEXT_HOLDERS. It joins no queue. Until the shard is open, only adopt takes locks: a lock that looks
+-- free may belong to an attempt that is not adopted yet.
+-- Reply: now, 0, seq; for each element: 1 acquired or 0, the end of the holder's time or of the time for
+-- which the lock is kept for a waiter
 -- Uses: begin locks
 call('HDEL', META, '') -- a full server runs a script that begins with a deletion, see settle_leases.lua
 
--- add_holder makes an attempt the last holder. If there are too many, the last holder becomes one that cannot
--- release (id 0, token -), until the end of all.
+-- add_holder makes an attempt the last holder. If there are too many, the last one stands for all of them
+-- until the latest of their ends. It cannot release: its id is 0 and its token -.
 local function add_holder(holders, id, token, ending)
   local last = holders[#holders]
   if #holders <= MAX_NEXT_HOLDERS then

@@ -1,6 +1,7 @@
 -- audit checks and repairs one page of one structure: each record against the three places, each place
 -- against its record, each lane's count of leases against the leases and its times against the clock, each
--- waiter against its place. It removes expired locks, and waiters that have not asked for a day.
+-- waiter against its place. It removes expired locks, and waiters that joined more than a day ago if their
+-- lock has no holder.
 -- KEYS: META DELAY READY RECORDS UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS HOLDS LANES LEASES
 -- KEYS: CLAIMS LOCKS WAITERS WAITING QUARANTINE
 -- ARGV: GENERATION OFFSET CHANNEL SHARD PHASE CURSOR
@@ -220,7 +221,8 @@ local function audit_locks()
   checked = #names
 end
 
--- audit_waiters removes entries that do not agree with WAITING, and waiters that have not asked for a day.
+-- audit_waiters removes entries that do not agree with WAITING, and waiters that joined more than a day ago
+-- if their lock has no holder: a canceled item never leaves the queue on its own.
 local function audit_waiters()
   local places, scores = page('ZSCAN', WAITERS)
   for i, place in ipairs(places) do

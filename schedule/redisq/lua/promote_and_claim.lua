@@ -19,7 +19,8 @@ if state[6] then
 end
 call('HDEL', META, '') -- a full server runs a script that begins with a deletion: claims make room
 
--- repeated returns what is still leased of the owner's last claim, or nil if this is a new claim.
+-- repeated returns what is still leased of the owner's last claim, or nil if this is a new claim. It reports
+-- every lane as full. If one is not, the claimer only names ended leases without need.
 local function repeated()
   local last = call('HGET', OWNERS, OWNER)
   if not last or string.sub(last, 1, #TOKEN + 1) ~= TOKEN .. ' ' then
@@ -84,8 +85,8 @@ local function end_prefetch()
   end
 end
 
--- reap returns expired leases to the delay set, at most MAX_REAP, and returns their number. Their due times
--- are spread by their ids over REAP_SPREAD ms: the leases of a process that died end together.
+-- reap returns expired leases to the delay set, at most MAX_REAP, and returns their number. The leases of a
+-- process that died end together, so the due times are spread by the ids over REAP_SPREAD ms.
 local function reap()
   local ids = call('ZRANGEBYSCORE', LEASES, '-inf', text(steady), 'LIMIT', '0', text(MAX_REAP))
   local records = fetch('HMGET', RECORDS, ids)

@@ -1,4 +1,5 @@
--- stats returns sizes without a scan. It writes only the clock, because time passes only for an index in use.
+-- stats returns sizes without a scan. It writes only the clock, so that time passes although no other script
+-- runs: a clock that was not written for CLOCK_GAP counts as a jump.
 -- KEYS: META DELAY READY UNPROVEN ANSWERING TIMING_OUT BLOCKED HELD BREAKERS LEASES LOCKS WAITERS QUARANTINE
 -- ARGV: GENERATION OFFSET
 -- Reply: now, next, seq, delayed, ready, leased, runnable lanes, blocked lanes, open breakers, locks,

@@ -35,7 +35,7 @@ local latest_due = state[9] and math.max(tonumber(state[9]) or HUGE, now + MIN_H
 
 local counts = {} -- counters of META that this script adds to
 
--- text prints whole numbers of any size exactly; tostring() and .. would print 1e+15.
+-- text prints a whole number that a double holds exactly; tostring() and .. would print 1e+15.
 local function text(number)
   return string.format('%d', number)
 end
@@ -89,8 +89,8 @@ local function column(n)
   return list
 end
 
--- commit writes the clock, the counters and the sequence number. Every operation that writes ends with it. It
--- returns the head of the reply, in which the next event is still 0.
+-- commit writes the clock, the counters and the sequence number. An operation that changes items, lanes,
+-- locks or the watermark ends with it. It returns the head of the reply, in which the next event is still 0.
 local function commit()
   keep_clock()
   for name, n in pairs(counts) do

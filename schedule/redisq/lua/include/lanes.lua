@@ -8,11 +8,12 @@
 --
 -- Needs begin, records, flow, LANES, READY, UNPROVEN, ANSWERING, TIMING_OUT, BLOCKED, HELD, BREAKERS.
 --
--- A lane's record is nine numbers: virtual time, leases that count, concurrency (0: no attempt has ended
--- yet), its own limit (0: none), health, fresh items served since the last retry while both kinds were ready,
--- end of the hold (steady clock), end of the pause, version of its setting. A lane with a rate or a breaker
--- has six more: every, at, rest, fails, since, probe. Builds of the same layout read each other's records, so
--- they must not change. BREAKERS has the lanes whose breaker is open, so that they can be counted.
+-- A lane's record is nine numbers: virtual time, leases that count, concurrency (0: unchanged, so
+-- START_CONCURRENCY), its own limit (0: none), health, fresh items served since the last retry while both
+-- kinds were ready, end of the hold (steady clock), end of the pause, version of its setting. A lane with a
+-- rate, or whose last attempts got no answer, has six more: every, at, rest, fails, since, probe. Builds of
+-- the same layout read each other's records, so they must not change. BREAKERS has the lanes whose breaker is
+-- open, so that they can be counted.
 local LANE = '^(%d+) (%d+) (%d+) (%d+) ([012]) ([0123]) ((%d+) (%d+) %d+)'
 local SHORT, LONG = LANE .. '$', LANE .. ' (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$'
 local runnable_sets = {[0] = UNPROVEN, [1] = ANSWERING, [2] = TIMING_OUT}
@@ -194,7 +195,7 @@ local function place_bounded(n, notes)
 end
 
 -- place_lanes puts every touched lane into its set and writes its record. READY must have been written
--- before.
+-- before, or n.waiting set.
 local function place_lanes()
   local into = {[0] = {}, [1] = {}, [2] = {}}
   local leave = {[0] = {}, [1] = {}, [2] = {}}

@@ -1,6 +1,6 @@
 -- picking chooses the items to lease by start-time fair queueing: the lane that was served least is next, and
--- gives at most a quantum. It writes nothing; the claim writes what was picked. Needs begin, records, flow,
--- lanes, RECORDS, READY, MAX, MAX_UNCERTAIN, MAX_TIMING_OUT.
+-- gives at most a quantum. It leaves the items where they are; the claim moves those that were picked. Needs
+-- begin, records, flow, lanes, READY, MAX, MAX_UNCERTAIN, MAX_TIMING_OUT.
 local MAX_VISITS = 512 -- turns in one claim, so that its duration is bounded
 
 local left, uncertain, timing_out = tonumber(MAX), tonumber(MAX_UNCERTAIN), tonumber(MAX_TIMING_OUT)
@@ -40,8 +40,8 @@ end
 
 local served = {} -- lanes that gave items and can give more
 
--- lowest removes and returns the lane with the lowest virtual time, and the health of the set that it was
--- found in.
+-- lowest removes and returns the lane with the lowest virtual time, of those whose health has a share left.
+-- It also returns the health of the set that has the lane, or nil if the lane comes from served.
 local function lowest()
   local best, at, stream, index
   for i = #streams, 1, -1 do

@@ -106,8 +106,8 @@ local function is_counted(digit)
   return digit < '3'
 end
 
--- set_aside moves an unreadable record into QUARANTINE, where operators find it, so that it does not block
--- other items. A missing record is only counted.
+-- set_aside copies an unreadable record into QUARANTINE, where operators find it, so that it does not block
+-- other items. The caller removes or replaces the record. A missing record is only counted.
 local function set_aside(id, record)
   quarantined = quarantined + 1
   if record then
