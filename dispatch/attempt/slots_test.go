@@ -72,6 +72,9 @@ func (s *slots) check(t *testing.T, claimed, running, unsettled, waiting int) {
 		t.Errorf("%d are claimed, %d of them wait, %d run, %d are not settled; want %d, %d, %d, %d",
 			s.claimed, len(s.waiting), s.running, s.unsettled, claimed, waiting, running, unsettled)
 	}
+	if len(s.waiting) > s.claimed {
+		t.Errorf("%d wait, and only %d are claimed", len(s.waiting), s.claimed)
+	}
 	if claimed+running == 0 && (s.notAnswering != 0 || s.timingOut != 0) {
 		t.Errorf("the shares leak: %d notAnswering, %d timing out", s.notAnswering, s.timingOut)
 	}
