@@ -50,9 +50,9 @@ type LaneView struct {
 	Health           string `json:"health" api:"null" schema:"enum: [unproven, answering, timing_out, null]"`
 	// Code of the first entry in holds: why nothing is sent now.
 	Held BlockCode `json:"held" api:"null" schema:"$ref: LaneBlock"`
-	// Start of that hold. Null: unknown.
+	// Start of that block. Null: unknown.
 	HeldSince time.Time `json:"held_since" api:"null"`
-	// Automatic end of that hold. Null: unknown, or it has none.
+	// Automatic end of that block. Null: unknown, or it has none.
 	HeldUntil time.Time `json:"held_until" api:"null"`
 	// All causes that keep the lane from being sent, as in an explanation. The cause to fix first comes
 	// first.

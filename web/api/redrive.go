@@ -38,7 +38,7 @@ func (a *API) createRedrive(ctx context.Context, c *gin.Context, who caller) err
 }
 
 // readRedrive reads the request for a redrive. Invalid fields are in the result's Invalid; the error is one
-// of the connection or the store.
+// of reading the body or of the store.
 func (a *API) readRedrive(
 	ctx context.Context, c *gin.Context, project string,
 ) (control.RedriveRequest, string, error) {

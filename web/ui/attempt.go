@@ -27,7 +27,7 @@ type attemptPart struct {
 	Late    string
 }
 
-// newAttempt prepares an attempt for a page. callback is the callback's id with the prefix. most bounds the
+// newAttempt prepares an attempt for a page. callback is the callback's id with the prefix. limit bounds the
 // bytes of the response body.
 func newAttempt(a *store.Attempt, kind store.Kind, limit int, callback string) attemptPart {
 	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, kind),

@@ -192,7 +192,7 @@ func (b *base) blockState(v *control.LaneView, block control.Block) laneState {
 		control.BlockIndexUnanswered:
 		s.Kind = "bad"
 	case control.BlockBreakerOpen:
-		s.Kind, s.Until = "bad", 0 // a successful response closes the breaker, not the time of the next probe
+		s.Kind, s.Until = "bad", 0 // any HTTP response closes the breaker, not the time of the next probe
 	case control.BlockRate, control.BlockConcurrency:
 		s.Kind = "busy"
 	}

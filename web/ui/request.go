@@ -204,7 +204,7 @@ func (r *request) lengthOrMoment(length, moment string) (d *time.Duration, ms *i
 }
 
 // pauseEnd returns when a pause ends, from the fields "for" and "until". If both are empty the pause lasts
-// until somebody resumes it.
+// until an operator resumes it.
 func (r *request) pauseEnd() (int64, error) {
 	while, until, err := r.lengthOrMoment("for", "until")
 	switch {

@@ -73,7 +73,7 @@ type endpointRotate struct {
 // Help is the text below the summary of endpoint rotate-secret --help.
 func (*endpointRotate) Help() string {
 	return "During the overlap, standard-v1, standard-v1a, t-v1 and hmac-sha256-body sign with both " +
-		"secrets, so that receivers can switch at any time in it. The other signers use only the new one. " +
+		"secrets, so that receivers can switch at any time. The other signers use only the new one. " +
 		"The new secret, or the public key of a new key pair, goes to the standard output, and everything " +
 		"else to the error output. Needs a key with the scope admin."
 }

@@ -19,8 +19,8 @@ import (
 )
 
 // Settings holds all settings. Each field is one setting with three spellings: the key (redis_url) in a
-// --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). The name,
-// default and help stand only in the tags.
+// --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). Only the
+// tags have the name, default and help.
 //
 // The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL.
 type Settings struct {

@@ -60,8 +60,8 @@ func ExecuteUntil(ctx context.Context, c *Console, grammar any, args []string) (
 func NewParser(c *Console, grammar any) (*kong.Kong, error) {
 	return kong.New(grammar,
 		kong.Name("dispatcher"),
-		kong.Description("Delivers webhooks and payment notifications: durable, retried at tiered "+
-			"intervals until they are terminal."),
+		kong.Description("Delivers webhooks and payment notifications. It stores each one, and retries it "+
+			"until it is delivered or its attempts are used up."),
 		kong.Writers(c.Out, c.Err),
 		kong.Exit(func(int) { panic(helpPrinted{}) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true,

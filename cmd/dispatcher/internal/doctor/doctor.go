@@ -154,7 +154,7 @@ var checks = []struct {
 	{"disk", func(f *facts) diagnosis { return checkDisk(f, filepath.Clean(f.DataDir)) }},
 	{"disk", checkDatabaseDisk},
 	{"open files", checkFiles},
-	{"time-outs", checkTimes},
+	{"timeouts", checkTimes},
 }
 
 // examine runs all queries at once, then the checks.

@@ -122,7 +122,7 @@ func TestDoctorOnSQLite(t *testing.T) {
 	before := snapshot(t, dir)
 	for _, list := range [][]diagnosis{running, examine(t, args...)} {
 		for _, check := range []string{"database", "durability", "integrity", "migrations", "redis",
-			"admin key", "dns", "data directory", "time-outs"} {
+			"admin key", "dns", "data directory", "timeouts"} {
 			want(t, list, check, statusOK)
 		}
 		want(t, list, "master key", statusOK, "decrypts all stored secrets")
@@ -263,7 +263,7 @@ func given(t *testing.T, check string, words []string) *facts {
 			return nil, &net.DNSError{Err: message, Name: probeName, IsNotFound: message == "no such host"}
 		}}
 		f.dns = d.askDNS(t.Context())
-	case "time-outs", "data directory":
+	case "timeouts", "data directory":
 		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), words...)...)
 	case "clocks":
 		ahead, err := time.ParseDuration(values["redis"])

@@ -157,7 +157,8 @@ func answerAll(t *testing.T, w http.ResponseWriter, n int, result string) {
 
 const resultAccepted = `{"status":202,"callback":{}}`
 
-// TestImportRetries checks that a batch is retried, not before the time of Retry-After.
+// TestImportRetries checks that a batch is retried, not before the time of Retry-After. import.txt has the
+// batches that are halved.
 func TestImportRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

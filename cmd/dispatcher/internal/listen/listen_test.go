@@ -107,8 +107,8 @@ func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 
 // TestListenVerifiesEverySigner sends requests of the program's own client with each kind of secret. listen
 // accepts either secret of a rotation, and a public key. It refuses another secret and an unsigned request.
-// The options include a nonce and a time, as polls use them. TestEverySignerIsVerified of package outbound
-// tries all options of all signers.
+// The options include a nonce and a time, as polls use them. TestSign and TestVerify of package sign try the
+// options of all signers.
 func TestListenVerifiesEverySigner(t *testing.T) {
 	t.Parallel()
 	for signer, twoSign := range map[string]bool{

@@ -26,9 +26,10 @@ import (
 // and memory are measured without those of the generator and the receiver, and their garbage does not slow it
 // down. It runs the same code as serve, with another control:
 //
-// - Bench writes the settings to its standard input, because a list of processes must not contain their
-// secrets. - The server writes its URL to the standard output, and for each line of input its resource usage.
-// - It ends when its standard input ends, so that it never outlives bench.
+//   - Bench writes the settings to its standard input, because a list of processes must not contain their
+//     secrets.
+//   - The server writes its URL to the standard output, and for each line of input its resource usage.
+//   - It ends when its standard input ends, so that it never outlives bench.
 
 // BenchServerCommand is that process. Users do not run it.
 type BenchServerCommand struct{}
