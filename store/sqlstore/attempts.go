@@ -165,8 +165,8 @@ func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 
 // into copies the details into the attempt, whose columns have been read.
 func (d *attemptDetail) into(a *store.Attempt) {
-	a.Timings, a.RequestHeaders, a.ResponseHeaders, a.Rule, a.URL = d.Timings, d.RequestHeaders,
-		d.ResponseHeaders, d.Rule, d.URL
+	a.Timings, a.Rule, a.URL = d.Timings, d.Rule, d.URL
+	a.RequestHeaders, a.ResponseHeaders = d.RequestHeaders, d.ResponseHeaders
 	if d.Own != 0 {
 		a.RequestHeaders = append(ownHeaders(a, d.Own), d.RequestHeaders...)
 	}
@@ -182,11 +182,17 @@ func detailOf(a *store.Attempt) (string, error) {
 // text returns the details as JSON. Every attempt is written with one, so it does without reflection.
 func (d *attemptDetail) text() (string, error) {
 	b := make([]byte, 0, 1024)
-	for i, name := range []string{`{"timings":{"dns":`, `,"connect":`, `,"tls":`, `,"first_byte":`,
-		`,"total":`} {
-		ms := [...]float64{d.Timings.DNS, d.Timings.Connect, d.Timings.TLS, d.Timings.FirstByte,
-			d.Timings.Total}[i]
-		b = strconv.AppendFloat(append(b, name...), ms, 'f', -1, 64)
+	for _, timing := range []struct {
+		name string
+		ms   float64
+	}{
+		{`{"timings":{"dns":`, d.Timings.DNS},
+		{`,"connect":`, d.Timings.Connect},
+		{`,"tls":`, d.Timings.TLS},
+		{`,"first_byte":`, d.Timings.FirstByte},
+		{`,"total":`, d.Timings.Total},
+	} {
+		b = strconv.AppendFloat(append(b, timing.name...), timing.ms, 'f', -1, 64)
 	}
 	b = append(b, '}')
 	if d.Own != 0 {

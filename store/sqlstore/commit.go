@@ -111,8 +111,8 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 			losers = append(losers, e)
 		case e.Attempt != nil:
 			a := *e.Attempt
-			a.CallbackID, a.Project, a.Number, a.Fence, a.NextDueAt = e.ID, e.project, e.out.Number, e.Fence,
-				e.out.DueAt
+			a.CallbackID, a.Project, a.Number, a.Fence = e.ID, e.project, e.out.Number, e.Fence
+			a.NextDueAt = e.out.DueAt
 			attempts = append(attempts, a)
 		}
 	}

@@ -127,10 +127,9 @@ func (t *tx) requestCancel(rows []row, reason store.Reason, now int64) error {
 // openRow returns what the index needs of the row.
 func (r *row) openRow() store.OpenRow {
 	return store.OpenRow{
-		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict, DueAt: r.DueAt,
-		Retry:  r.AttemptCount > 0,
-		Manual: r.Trigger == store.Manual, ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil,
-		ExpiresAt: r.ExpiresAt,
+		ID: r.ID, Project: r.Project, LaneID: r.LaneID, LockKey: r.LockKey, Strict: r.Strict,
+		DueAt: r.DueAt, ExpiresAt: r.ExpiresAt, ClaimToken: r.ClaimToken, ClaimUntil: r.ClaimUntil,
+		Retry: r.AttemptCount > 0, Manual: r.Trigger == store.Manual,
 	}
 }
 
@@ -187,8 +186,9 @@ func (db *DB) CancelRef(ctx context.Context, project, ref, topic string, limit i
 
 // cancel cancels one locked row, for Cancel, CancelRef and redrives. The caller appends the returned entries
 // to the audit; a terminal row has none.
-func (t *tx) cancel(r row, now int64, by store.Actor) (c store.CanceledCallback, entries []store.AuditEntry,
-	err error) {
+func (t *tx) cancel(
+	r row, now int64, by store.Actor,
+) (c store.CanceledCallback, entries []store.AuditEntry, err error) {
 	// The row's lock may have been free only after now, when an attempt ended: the end must not be before it.
 	now = max(now, r.UpdatedAt)
 	before := r.Callback

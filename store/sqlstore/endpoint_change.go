@@ -181,10 +181,10 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 		return err
 	}
 	b := &u.before
-	e.ID, e.Project, e.LaneID, e.Version, e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.ID, b.Project, b.LaneID,
-		b.Version, b.CreatedAt, b.DeletedAt, now
-	e.FailingSince, e.AlertedAt, e.LastSuccessAt, e.LastFailureAt = b.FailingSince, b.AlertedAt,
-		b.LastSuccessAt, b.LastFailureAt
+	e.ID, e.Project, e.LaneID, e.Version = b.ID, b.Project, b.LaneID, b.Version
+	e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.CreatedAt, b.DeletedAt, now
+	e.FailingSince, e.AlertedAt = b.FailingSince, b.AlertedAt
+	e.LastSuccessAt, e.LastFailureAt = b.LastSuccessAt, b.LastFailureAt
 	u.after = e
 	return nil
 }

@@ -56,8 +56,8 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 	for i := range found {
 		e := &found[i]
 		h, since := byID[e.ID], e.FailingSince
-		e.LastSuccessAt, e.LastFailureAt = max(e.LastSuccessAt, h.SucceededAt),
-			max(e.LastFailureAt, h.FailedAt)
+		e.LastSuccessAt = max(e.LastSuccessAt, h.SucceededAt)
+		e.LastFailureAt = max(e.LastFailureAt, h.FailedAt)
 		e.FailingSince = firstAfter(e.LastSuccessAt, e.FailingSince, h.FailedFirst, e.LastFailureAt)
 		if e.FailingSince != 0 {
 			continue

@@ -16,8 +16,9 @@ import (
 //
 // It returns store.ErrIdempotencyMismatch if the key belongs to another request, and
 // store.ErrIdempotencyInProgress if a purge removed the stored plan meanwhile; the caller may try again.
-func (db *DB) PlanEvent(ctx context.Context, p store.EventPlan) (plan store.EventPlan, known bool,
-	err error) {
+func (db *DB) PlanEvent(
+	ctx context.Context, p store.EventPlan,
+) (plan store.EventPlan, known bool, err error) {
 	fingerprint := hex.EncodeToString(p.Idempotency.Fingerprint)
 	err = db.change(ctx, "plan event", func(t *tx) error {
 		plan = p

@@ -40,8 +40,8 @@ func TestEmptyTablesMakePlansByKeys(t *testing.T) {
 	}{
 		{"what a stamp reads", byIDs(read), 1, db.sql.Groups},
 		{"rows that a group locks", byIDs(selecting(callbackColumns,
-			"FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i) ORDER BY callbacks.id FOR "+
-				"UPDATE")), 1, db.sql.Groups},
+			"FROM "+fromCallbacks+" WHERE callbacks.id IN (SELECT i.id FROM $i)"+
+				" ORDER BY callbacks.id FOR UPDATE")), 1, db.sql.Groups},
 		{"a callback", selecting(wholeCallback, "FROM "+oneCallback), 2, db.sql.Reads},
 	} {
 		plan := genericPlan(c.pool, c.text, c.args)

@@ -107,8 +107,8 @@ func (db *DB) ChangeSchedule(ctx context.Context, project, id string, change fun
 		if err := change(&s); err != nil {
 			return s, err
 		}
-		s.ID, s.Project, s.Version, s.CreatedAt, s.UpdatedAt = before.ID, before.Project, before.Version,
-			before.CreatedAt, before.UpdatedAt
+		s.ID, s.Project, s.Version = before.ID, before.Project, before.Version
+		s.CreatedAt, s.UpdatedAt = before.CreatedAt, before.UpdatedAt
 		s.LastAt, s.LastID, s.LastError = before.LastAt, before.LastID, before.LastError
 		if s == before {
 			return s, nil

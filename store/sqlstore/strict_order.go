@@ -20,8 +20,9 @@ func openStrictOf(by, of string) string {
 		`.project AND ` + by + `.lock_key = ` + of + `.lock_key`
 }
 
-// NextStrict returns the oldest open strict callback of a lock key, or nil if none is open. The engine calls
-// it after a strict callback ended without a result: by a cancel, by its expiry or by a newer version.
+// NextStrict returns the oldest open strict callback of a lock key, or nil if none is open. The index calls
+// it after a strict callback ended without a result: by a cancel, by its expiry or by a newer version. Then
+// it brings the next callback forward. The explanation of a waiting callback uses it, too.
 func (db *DB) NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error) {
 	next, found, err := sqldb.One(db.read(ctx, "find the next strict callback"), openColumns, `FROM callbacks
 		WHERE strict = 1 AND state = 'scheduled' AND project = $1 AND lock_key = $2
