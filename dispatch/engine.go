@@ -245,8 +245,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for _, run := range []func(context.Context){
 		e.indexer.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
-		e.controller.RunRedrives,
-		e.controller.RunSchedules,
+		e.controller.RunRedrives, e.controller.RunSchedules,
 	} {
 		maintenance.Go(func() { run(ctx) })
 	}

@@ -41,8 +41,9 @@ func (ac *Accepter) AcceptEvent(ctx context.Context, project string, s Submissio
 }
 
 // acceptEvent plans the callbacks of an event and accepts them. Before the plan is stored everything is
-// checked, the quota included, so that a refused event leaves nothing behind. If a plan with the same key
-// exists, that plan is carried out instead of the new one.
+// checked, the quota included, so that a refused event leaves nothing behind. If others use up the quota
+// after that check, the plan stays without callbacks and a repetition carries it out. If a plan with the same
+// key exists, that plan is carried out instead of the new one.
 func (ac *Accepter) acceptEvent(ctx context.Context, project string,
 	s *Submission) (r EventReceipt, err error) {
 	v, err := ac.Catalog.Project(ctx, project)

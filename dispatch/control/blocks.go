@@ -138,6 +138,8 @@ func (s *callbackFacts) rebuilding() bool {
 	return slices.ContainsFunc(s.global, func(b Block) bool { return b.Code == BlockIndexRebuilding })
 }
 
+// lockBlock is the wait for the lock. It begins with the holder's claim, or with this callback's due time if
+// no holder is found.
 func (s *callbackFacts) lockBlock() Block {
 	b := Block{
 		Code: BlockLock, Since: s.c.DueAt, Until: s.position.Due,

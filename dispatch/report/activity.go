@@ -161,6 +161,7 @@ func countUnknown(row *store.Activity) { row.Unknown++ }
 
 func countDead(row *store.Activity) { row.Dead++ }
 
+// countAttempt counts an attempt. Lateness covers only attempts that were due, not manual ones.
 func countAttempt(row *store.Activity, a *store.Attempt) {
 	switch a.Outcome {
 	case store.AttemptSucceeded:
