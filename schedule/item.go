@@ -201,7 +201,8 @@ const (
 	// Reschedule puts the item into the delay set at Due and clears its diverts.
 	Reschedule
 	// Divert puts the item into the delay set at Due and counts one divert. It charges no attempt. With
-	// NoSignal, which means that no attempt began, the lane gets the token of its rate back.
+	// NoSignal, which means that no attempt began, the lane gets the token of its rate back, unless the item
+	// is forced and so took none.
 	Divert
 	// Bury removes an item that is dead.
 	Bury
@@ -275,9 +276,9 @@ const (
 	MovedBlocked
 )
 
-// A LockReply says whether the item has the lock. If not, the item waits in the lock's queue, and HeldUntil
-// is when the holder's time, or the time for which the lock is kept for a waiter, ends. An item that waits
-// already keeps its place in the queue.
+// A LockReply says whether the item has the lock. If so, HeldUntil is when its time ends. If not, the item
+// waits in the lock's queue, and HeldUntil is when the holder's time, or the time for which the lock is kept
+// for a waiter, ends; before Open it may be now. An item that waits already keeps its place in the queue.
 type LockReply struct {
 	Acquired  bool
 	HeldUntil int64
@@ -297,7 +298,7 @@ type Unlock struct {
 }
 
 // A Waiter is the first item in a lock's queue that may run. The lock is kept for it for [KeepForWaiter]. An
-// empty ID means that no item waits.
+// empty ID means that no such item waits, or that another attempt still has the lock.
 type Waiter struct {
 	ID   string
 	Lane int64

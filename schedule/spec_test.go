@@ -148,8 +148,8 @@ func answers(t *testing.T, words []string) (all []string) {
 // unprintable reports runes that must not appear in a message for users, invalid UTF-8 included.
 func unprintable(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
 
-// Next returns at once for every t: before the year 1, after 9999, and for specs that are rarely or never
-// due.
+// TestSpecNextEndsEverywhere checks that Next returns for every t: before the year 1, after 9999, and for
+// specs that are rarely or never due.
 func TestSpecNextEndsEverywhere(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0 0 29 2 *", "0 * 29 2 *", "59 23 31 12 *", "@every 400d"} {

@@ -173,7 +173,8 @@ func (ix *Index) forget(k *lock) {
 	delete(ix.locks, k.name)
 }
 
-// forgetLocks removes locks that have expired and have no waiters, at most MaxReap.
+// forgetLocks removes expired locks, at most MaxReap. A lock with waiters expires only after waiterRest
+// without a call for it.
 func (ix *Index) forgetLocks() {
 	for n := 0; n < schedule.MaxReap && len(ix.endings) > 0 && ix.endings[0].at <= ix.steady(); n++ {
 		ix.forget(ix.endings[0].k)

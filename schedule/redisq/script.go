@@ -129,8 +129,8 @@ func (s *script) locals(text string) string {
 	return b.String()
 }
 
-// parseHeader reads the comment that opens a script: the first word as "Operation", and the lines "-- NAME:
-// word word". Several lines of a name continue its words.
+// parseHeader reads the comment that opens a script: the first word as "Operation", and the lines of the form
+// "-- NAME: word word". If a name has several lines, it gets the words of all of them.
 func parseHeader(text string) map[string][]string {
 	header := make(map[string][]string)
 	for line := range strings.Lines(text) {

@@ -419,8 +419,8 @@ func (a address) tlsHint(err error) string {
 	return ""
 }
 
-// refusalOf turns an error of the check at the start into one line with a cure. Equal replies of several
-// servers become one.
+// refusalOf turns an error of the check at the start into one line with a cure. The line is that of the first
+// server; the refusal wraps the replies of all of them.
 func refusalOf(err error) error {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	line = strings.TrimSuffix(line, ".")

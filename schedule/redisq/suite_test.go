@@ -45,7 +45,7 @@ func frozen(ix *redisq.Index) queuetest.Harness {
 	return queuetest.Harness{Index: ix, Now: ix.Frozen, Advance: ix.Advance}
 }
 
-// TestLostReplies: the server executes the operation, and the connection is closed before the reply.
+// TestLostReplies runs operations that the server executes, but whose reply the proxy loses.
 func TestLostReplies(t *testing.T) {
 	needsServer(t)
 	p := startProxy(t, "127.0.0.1:0", testserver.SharedRedis(t))
@@ -61,8 +61,8 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-// TestFullServer: at maxmemory, operations that free memory work, and those that add items are refused
-// completely.
+// TestFullServer checks that at maxmemory operations that free memory work, and that those that add items are
+// refused completely.
 func TestFullServer(t *testing.T) {
 	eachServer(t, func(t *testing.T, url string) {
 		transcribed(t, "testdata/full/*.txt", url, nil)

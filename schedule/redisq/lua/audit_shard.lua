@@ -222,7 +222,7 @@ local function audit_locks()
 end
 
 -- audit_waiters removes entries that do not agree with WAITING, and waiters that joined more than a day ago
--- if their lock has no holder: a canceled item never leaves the queue on its own.
+-- if their lock has no holder: canceled items must not stay in a queue for ever.
 local function audit_waiters()
   local places, scores = page('ZSCAN', WAITERS)
   for i, place in ipairs(places) do

@@ -8,6 +8,8 @@
 -- next probe, ready fresh items, ready retries, begin of its hold, opening of its breaker. Times are in ms;
 -- 0: none.
 -- Uses: begin records flow lanes
+
+-- count returns the number of the lane's ready items with kinds from `from` to before `past`.
 local function count(lane, from, past)
   return call('ZLEXCOUNT', READY, '[' .. lane .. from, '(' .. lane .. past)
 end

@@ -16,7 +16,8 @@ local function share(health)
 end
 
 -- A stream reads one of the runnable sets in the order of virtual time, 64 lanes at a time. The sets do not
--- change before the pick ends. An exhausted stream is removed.
+-- change before the pick ends, except that pick removes a lane that is in the wrong set. An exhausted stream
+-- is removed.
 local streams = {}
 for health = 0, 2 do
   streams[health + 1] = {health = health, at = 1, offset = 0, lanes = {}}
