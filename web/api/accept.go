@@ -81,7 +81,7 @@ func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) 
 		return nil, err
 	}
 	if len(accepted) != len(subs) {
-		return nil, fmt.Errorf("accept: %d answers for %d submissions", len(accepted), len(subs))
+		return nil, fmt.Errorf("accept: %d results for %d submissions", len(accepted), len(subs))
 	}
 	return accepted, nil
 }

@@ -44,7 +44,7 @@ func tuneCollector(ctx context.Context) error {
 	}
 }
 
-// collectorPercent returns GOGC for a live heap in bytes.
+// collectorPercent returns GOGC for a live heap in bytes: 100 to 1000.
 func collectorPercent(live uint64) int {
 	const most = 1000
 	if live == 0 {
