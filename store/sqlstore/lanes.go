@@ -85,8 +85,8 @@ type foundLane struct {
 
 var inputLane = sqldb.Named[laneKey](`i.project i.key`)
 
-// lookUp searches for lanes by their key, and adds the ids of the existing ones to ids. The SQL expression
-// bound gives the bound of an existing lane.
+// lookUp searches for lanes by their key, and adds the ids of the existing ones to ids. They are cached after
+// the commit. The SQL expression bound gives the bound of an existing lane.
 func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, bound string) ([]foundLane, error) {
 	columns := func(l *foundLane) sqldb.Columns {
 		return append(inputLane(&l.laneKey), col("COALESCE(lanes.id, 0)", &l.id),
@@ -106,8 +106,8 @@ func (t *tx) lookUp(wanted []laneKey, ids map[laneKey]int64, bound string) ([]fo
 	return found, err
 }
 
-// findLanes adds the ids of the existing lanes to ids. It returns the missing ones, in order, and the
-// projects among theirs that have a lane quota.
+// findLanes adds the ids of the existing lanes to ids. It returns the missing lanes, in order, and which of
+// their projects have a lane quota.
 func (t *tx) findLanes(wanted []laneKey, ids map[laneKey]int64) ([]laneKey, map[string]bool, error) {
 	found, err := t.lookUp(wanted, ids, `0`)
 	bounded := make(map[string]bool)
