@@ -251,8 +251,7 @@ const untilPaid = `{"success": [{"pointer": "/trade_state", "in": ["SUCCESS"]}],
 // bank returns an upstream that responds to a poll with the states in turn and repeats the last one. It
 // responds to all other requests with 200.
 func bank(states ...string) answers {
-	return answering("https://bank.example/", func(_ context.Context, _ hit, before int) (*http.Response,
-		error) {
+	respond := func(_ context.Context, _ hit, before int) (*http.Response, error) {
 		switch s := states[min(before, len(states)-1)]; s {
 		case "500":
 			return answer(500, "oops"), nil
@@ -265,7 +264,8 @@ func bank(states ...string) answers {
 		default:
 			return answer(200, `{"trade_state": "`+s+`", "amount": 12345678901234567890.10}`), nil
 		}
-	})
+	}
+	return answering("https://bank.example/", respond)
 }
 
 // paidPoll returns a poll of an order with these tiers.

@@ -232,8 +232,8 @@ func (ac *Accepter) checkEvent(v *ProjectView, s *Submission, to int) error {
 	}
 	// Validate the rest as a callback to any URL, so that errors are found even without subscribers.
 	probe := *s
-	probe.URL, probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "https://example.com/", "", "", "",
-		""
+	probe.URL = "https://example.com/"
+	probe.Endpoint, probe.Lane, probe.Signer, probe.Profile = "", "", "", ""
 	checker := &Accepter{o: Options{PanGuard: ac.o.PanGuard}}
 	_, err := checker.draft(&acceptView{ProjectView: v}, v.ID, &probe, clock.TimeOf(ac.clock.Now()))
 	if wrong, ok := errors.AsType[*store.InvalidError](err); ok {

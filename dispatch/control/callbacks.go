@@ -61,8 +61,8 @@ func (ct *Controller) withTerminal(ctx context.Context, project string, r Cancel
 		known[list[i].Callback.ID] = true
 	}
 	f := store.Filter{
-		Ref: r.Ref, Topic: r.Topic, States: []store.State{store.Succeeded, store.Dead,
-			store.Canceled}, Now: ct.clock.Now(), Limit: terminalPage,
+		Ref: r.Ref, Topic: r.Topic, States: []store.State{store.Succeeded, store.Dead, store.Canceled},
+		Now: ct.clock.Now(), Limit: terminalPage,
 	}
 	for len(list) < MaxCancelRef {
 		page, err := ct.o.Store.List(ctx, project, f)

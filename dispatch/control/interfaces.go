@@ -61,8 +61,9 @@ type Store interface {
 	// Reschedule moves a scheduled callback to due, or revives a dead one with one more attempt at due (as
 	// Retry with Once). Errors: ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled),
 	// ErrPayloadPurged, ErrEndpointDeleted.
-	Reschedule(ctx context.Context, project, id string, due, now int64, by store.Actor) (store.Callback,
-		error)
+	Reschedule(
+		ctx context.Context, project, id string, due, now int64, by store.Actor,
+	) (store.Callback, error)
 	// Edit changes a scheduled or dead callback under its row lock. If change returns an error, nothing
 	// changes and that error is returned. Errors: ErrNotFound, ErrAttempting, ErrTerminal (succeeded or
 	// canceled), ErrPayloadPurged, ErrEndpointDeleted.

@@ -120,9 +120,8 @@ func (rp *Reporter) publishDead(ctx context.Context, project string, o *store.Te
 	}
 	data := map[string]any{
 		"id": store.CallbackPrefix + o.ID, "kind": o.Kind, "topic": o.Topic, "ref": o.Ref, "labels": o.Labels,
-		"reason":        o.Reason,
+		"reason": o.Reason, "finished_at": clock.Instant(o.At),
 		"attempt_count": o.AttemptCount, "last_status": o.LastStatus, "last_class": o.LastClass,
-		"finished_at": clock.Instant(o.At),
 	}
 	if o.EndpointID != "" {
 		data["endpoint_id"] = store.EndpointPrefix + o.EndpointID

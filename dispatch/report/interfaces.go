@@ -20,8 +20,9 @@ type Store interface {
 	SetFeedCursor(ctx context.Context, name string, c *store.OutcomeCursor) error
 	// TakeAlerts stores an event for endpoints that have failed since before failingBefore and had no event
 	// after alertedBefore. It returns these endpoints.
-	TakeAlerts(ctx context.Context, failingBefore, alertedBefore, now int64, limit int) ([]store.Endpoint,
-		error)
+	TakeAlerts(
+		ctx context.Context, failingBefore, alertedBefore, now int64, limit int,
+	) ([]store.Endpoint, error)
 	// EndpointEvents returns the stored events of endpoints with ids above after.
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 	// RemoveEndpointEvents removes published events.
