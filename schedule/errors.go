@@ -17,7 +17,7 @@ var ErrTooMany = errors.New("too many elements in one call to the index")
 // Nothing was changed.
 var ErrInvalid = errors.New("element is not valid for the index")
 
-// Generation returns these errors for a shard that another build has written.
+// The Generation method of an index returns these errors for a shard that a build with another layout wrote.
 var (
 	// ErrOlder: this build cannot read the shard, and may replace it with a new index.
 	ErrOlder = errors.New("the index was written by an older build")

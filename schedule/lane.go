@@ -26,7 +26,7 @@ const (
 	CatchUp   = 100 * time.Millisecond
 	// StepBack is the largest step back of the server's clock for which the index's clock stands still. It
 	// follows a larger step. ClockGap is how long an index may go uncalled before it assumes that its clock
-	// was set forward. A claimer calls every second. See docs/adr/0006.
+	// was set forward. A claimer calls at least every second. See docs/adr/0006.
 	StepBack = 5 * time.Second
 	ClockGap = 10 * time.Second
 )

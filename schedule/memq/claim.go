@@ -117,6 +117,7 @@ func (ix *Index) promote(by int64) {
 		it.place = uint8(schedule.Ready)
 		it.lane.list(it).push(timed{it.due, it.key.hi, it})
 		ix.ready++
+		// In a lane that is not idle, only a forced item can change the standing.
 		if it.kind.has(isForced) || it.lane.standing == idle {
 			ix.refresh(it.lane)
 		}

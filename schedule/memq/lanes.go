@@ -264,7 +264,8 @@ func (ix *Index) setLimit(limit int) {
 	}
 }
 
-// pause replaces the lane's pause by one until that time; a time in the past ends it.
+// pause replaces the lane's pause by one until that time; a time in the past ends it. After either end of a
+// pause, by its time or by a setting, the concurrency restarts low (see resume).
 func (ix *Index) pause(l *lane, until int64) {
 	ix.resume(l)
 	if l.pausedUntil > 0 && until <= ix.clock {

@@ -23,8 +23,8 @@ func encodeGeneration(generation int64) string {
 	return fmt.Sprintf("%d.%d", generation, layout)
 }
 
-// decodeGeneration reads a stored generation. For another layout it returns schedule.ErrOlder or
-// schedule.ErrNewer.
+// decodeGeneration reads a stored generation. A generation without a layout has layout 1. For another layout
+// than this build's it returns schedule.ErrOlder or schedule.ErrNewer.
 func decodeGeneration(text string) (int64, error) {
 	number, of, found := strings.Cut(text, ".")
 	if !found {

@@ -99,9 +99,10 @@ func CheckURL(raw string) error {
 	return err
 }
 
-// Open connects. It returns an error if a server is older than 6.2 or may evict keys. An unreachable server
-// is no error: Open logs a warning, and Run checks the server when it can. The index expects generation 0
-// until SetGeneration changes it, so until then its operations return schedule.ErrLost.
+// Open connects. It returns an error if a server is older than 6.2, may evict keys, or is not of the URL's
+// kind. An unreachable server is no error: Open logs a warning, and Run checks the server when it can. The
+// index expects generation 0 until SetGeneration changes it, so until then its operations return
+// schedule.ErrLost.
 func Open(ctx context.Context, o Options) (*Index, error) {
 	a, err := parseURL(o.URL)
 	if err != nil {

@@ -15,7 +15,7 @@ if state[1] ~= GENERATION then
 end
 
 -- The clock of this server decides what is due. If it goes back by at most STEP_BACK, as after a failover,
--- now stands still. It follows a larger step back. If it was not read for more than CLOCK_GAP, it may have
+-- now stands still. It follows a larger step back. If no script wrote it for more than CLOCK_GAP, it may have
 -- been set forward, so that counts as a jump too. OFFSET is 0 outside of tests.
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + OFFSET

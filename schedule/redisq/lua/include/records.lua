@@ -37,7 +37,8 @@ local function overflows(lane)
   return high > last_high or high == last_high and low > last_low
 end
 
--- decode returns due (in its digits), kind, lane and the rest of a record; nil: the record is unreadable.
+-- decode returns due (in its digits), kind, lane and the rest of a record; nil: the record is missing or
+-- unreadable.
 local function decode(record)
   if not record then
     return nil
