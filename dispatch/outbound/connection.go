@@ -29,7 +29,7 @@ const (
 )
 
 var (
-	errHeadersTooLarge = errors.New("the answer's headers are too large")
+	errHeadersTooLarge = errors.New("the response's headers are too large")
 	// longAgo is a deadline in the past: it ends every read and write at once.
 	longAgo = time.Unix(1, 0)
 	// writers holds buffers for requests. A connection needs one only while it writes.
