@@ -94,7 +94,7 @@ func (ix *Index) Open(ctx context.Context, shard int) error {
 
 // Adopt puts running attempts in as leased, and takes their locks. An item that is leased under another token
 // stays as it is. If another attempt holds the lock, the adopted one becomes its next holder (docs/adr/0014).
-// The locks follow in a second call; if it fails, the caller repeats the whole Adopt.
+// The locks follow in a second call. If that fails, the rebuild fails, and starts again with a Reset.
 func (ix *Index) Adopt(ctx context.Context, leases []schedule.Lease) error {
 	_, err := each(ctx, ix, operation[schedule.Lease, struct{}]{
 		script: "adopt", check: schedule.Lease.ValidateRunning, ref: schedule.Lease.Ref,
