@@ -162,7 +162,8 @@ func (s *PollSubmission) rule(f *Findings) store.JSONText {
 	return rule
 }
 
-// resultDraft validates a poll's result callback. Reference, topic and labels default to the poll's.
+// resultDraft validates a poll's result callback. Reference, topic and labels default to the poll's. The body
+// is a stand-in: the store writes the real one when the poll ends.
 func (ac *Accepter) resultDraft(v *acceptView, project string, s *PollSubmission, now time.Time,
 	f *Findings) *store.ResultDraft {
 	r := *s.OnResult

@@ -79,7 +79,7 @@ func (ct *Controller) Reencrypt(ctx context.Context, from string, by store.Actor
 }
 
 // reencryptRows re-encrypts rows of one table that use one master key, in at most the given number of pages.
-// It returns the pages that are left. If they do not suffice it sets r.Next.
+// It returns how many pages are left. If rows may remain after the last page, it sets r.Next.
 func (ct *Controller) reencryptRows(
 	ctx context.Context, r *Reencryption, p reencryptCursor, pages int, by store.Actor,
 ) (left int, err error) {

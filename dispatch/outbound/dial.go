@@ -215,8 +215,8 @@ func dialSerial(ctx context.Context, d *net.Dialer, addrs []netip.AddrPort) (net
 	return nil, firstErr
 }
 
-// dialOne dials one address within its part of the remaining time. left is the number of addresses not yet
-// tried.
+// dialOne dials one address within its part of the remaining time, or minDialTimeout if that is longer. left
+// is the number of addresses not yet tried. The last one gets all the remaining time.
 func dialOne(ctx context.Context, d *net.Dialer, addr netip.AddrPort, left int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		part := max(time.Until(deadline)/time.Duration(left), minDialTimeout)

@@ -97,8 +97,8 @@ func (k *Keyring) OpenHeaders(project, owner, url string, headers []store.Header
 	return opened, nil
 }
 
-// SealResult is SealHeaders for the result callback of a poll, which the store creates when the poll ends. It
-// does not know the callback's id yet, so the poll is the owner, and its name follows the ciphertext.
+// SealResult is SealHeaders for the result callback of a poll, which the store creates when the poll ends.
+// The callback has no id before that. So the poll is the owner, and its name follows the ciphertext.
 func (k *Keyring) SealResult(project, poll, url string, headers []store.Header) []store.Header {
 	owner := CallbackOwner(poll)
 	sealed := k.SealHeaders(project, owner, url, headers)
