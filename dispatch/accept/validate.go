@@ -287,7 +287,7 @@ func CheckText(field, text string, most int, f *Findings) {
 	case !utf8.ValidString(text):
 		f.Add(strings.ToValidUTF8(field, "?"), "is not valid UTF-8")
 	case hasControl(text):
-		f.Add(strings.Map(dropControl, field), "has a control character")
+		f.Add(strings.Map(dropControl, field), "contains a control character")
 	case utf8.RuneCountInString(text) > most:
 		f.Add(field, "is %d characters; at most %d are allowed", utf8.RuneCountInString(text), most)
 	}
