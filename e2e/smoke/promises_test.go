@@ -224,8 +224,8 @@ func TestDemoEndsWithZero(t *testing.T) {
 // The times of a test build must have known names, and at most the usual values.
 func TestTimesOfATestBuildAreChecked(t *testing.T) {
 	for times, want := range map[string]string{
-		"lease=5s,lese=3s": `"lese=3s" names none of lease, margin, sweep, slack, leader`,
-		"lease=31s":        `"lease=31s" is not from 1s to 30s in whole seconds`,
+		"lease=5s,lese=3s": `"lese=3s": the name must be lease, margin, sweep, slack or leader`,
+		"lease=31s":        `"lease=31s" must be 1s to 30s in whole seconds`,
 	} {
 		env := append([]string{"DISPATCHER_FAILPOINT_TIMES=" + times}, harness.Keys...)
 		got := harness.Command(t, time.Minute, env,
