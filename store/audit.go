@@ -61,14 +61,14 @@ type AuditFilter struct {
 	// From and To bound At: From <= At < To. Lists are sorted by id. The order of ids is that of the clocks
 	// of the processes that wrote the entries.
 	From, To int64
-	// After continues a list after the entry with this id, the last of the previous page. Lists are newest
+	// After continues a list after the entry with this id: the Next of the previous page. Lists are newest
 	// first.
 	After string
 	Limit int
 }
 
 // An AuditPage is a page of audit entries. Next is the After of the next page, and empty on the last page. A
-// page with a Next may have fewer entries than the limit, or none.
+// page with a Next may have fewer entries than the limit, or none; Next need not be the id of a listed entry.
 type AuditPage struct {
 	Entries []AuditEntry
 	Next    string

@@ -32,7 +32,7 @@ type Choice struct {
 	Signer string
 }
 
-// A sending is a validated Choice.
+// A sending is a validated Choice: how a callback is sent and judged.
 type sending struct {
 	Policy  store.PolicyChoice
 	Success store.Success
@@ -117,7 +117,9 @@ func (v *ProjectView) successOf(s store.Success) (store.Success, error) {
 	return s, nil
 }
 
-// CheckChoice validates a choice, and adds what is wrong with it. Names of policies and rules stay names.
+// CheckChoice validates a choice, and adds what is wrong with it to f; the result is of use only if nothing
+// was added. A policy or rule given by name stays a name, so that its later changes count. Only a profile
+// with a timeout copies its policy, because the timeout replaces that of the policy.
 func (v *ProjectView) CheckChoice(c *Choice, f *Findings) sending {
 	var s sending
 	if c.Profile != "" {
@@ -135,9 +137,9 @@ func (v *ProjectView) CheckChoice(c *Choice, f *Findings) sending {
 	}
 	switch {
 	case len(c.SuccessRule) > 0:
-		rule, wrong := rule.Parse(c.SuccessRule)
+		parsed, wrong := rule.Parse(c.SuccessRule)
 		f.Under("success", wrong)
-		s.Success = store.Success{Rule: rule}
+		s.Success = store.Success{Rule: parsed}
 	case c.Success != "":
 		s.Success = store.Success{Name: c.Success}
 		if _, err := v.successOf(s.Success); err != nil && !v.offline {

@@ -28,8 +28,9 @@ func (ac *Accepter) secure(ctx context.Context, d *store.Draft) error {
 	return nil
 }
 
-// checkSigner checks that a callback's signer may be used at its host. The fields of its *store.InvalidError
-// begin with prefix. A callback to its endpoint's own host needs no check: the secret belongs to that host.
+// checkSigner checks that the secret of a callback's signer may be used at the host of the callback's URL.
+// Its *store.InvalidError names the field signer, or url for the signer of an endpoint, after prefix. A
+// callback to its endpoint's own host needs no check: the secret belongs to that host.
 func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix string) error {
 	signer, field := c.Signer, prefix+"signer"
 	if c.EndpointID != "" {
@@ -47,6 +48,7 @@ func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix s
 		if err != nil {
 			return err
 		}
+		// The caller chose the URL, not the signer.
 		signer, field = project.SignerOf(ep), prefix+"url"
 	}
 	kind, err := sign.KindOf(signer)

@@ -281,7 +281,8 @@ func (h *health) requestWalk() {
 // ProbeSoon wakes run.
 func (h *health) ProbeSoon() { process.Wake(h.wake) }
 
-// run probes what fails and gives the index what it missed, until ctx ends. It sleeps while all is well.
+// run probes what fails, undoes uncertain stamps and gives the index what it missed, until ctx ends. It
+// sleeps while all is well; a method that gives it work calls ProbeSoon, which wakes it.
 func (h *health) run(ctx context.Context) {
 	for {
 		select {
@@ -290,7 +291,7 @@ func (h *health) run(ctx context.Context) {
 		case <-h.wake:
 		}
 		for h.hasWork() && ctx.Err() == nil {
-			more := h.probe(ctx)
+			more := h.probe(ctx) // the index takes what it missed: go on without a wait
 			if !more && h.hasWork() {
 				h.awaitProbe(ctx)
 			}
@@ -338,8 +339,8 @@ func (h *health) hasMissed() bool {
 func (h *health) indexSilent() bool { return h.reach.is(silent) }
 
 // probe probes SQL and the index if they fail, and gives the index a part of what it missed. It returns
-// whether the index took that and has missed more. catchUpTime bounds the catch-up, so that the next probe is
-// not late.
+// whether the index took that and has missed more that can be given now. catchUpTime bounds the catch-up, so
+// that the next probe is not late.
 func (h *health) probe(ctx context.Context) (more bool) {
 	h.probeSQL(ctx)
 	if h.Failing() && !h.probeIndex(ctx) {
@@ -412,7 +413,7 @@ func (h *health) probeSQL(ctx context.Context) {
 		if h.retryIn(&h.sqlOutage) > 0 {
 			return
 		}
-		pctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		pctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		err := h.ix.o.Store.Ping(pctx)
 		cancel()
 		if err != nil {

@@ -31,8 +31,12 @@ func (p *sqlPing) failingSince() time.Time {
 	return p.failing
 }
 
-// healthAge is how long the result of a ping is reused, so that health checks are no load of their own.
-const healthAge = time.Second
+const (
+	// pingMaxAge is how long the result of a ping is reused, so that health checks are no load of their own.
+	pingMaxAge = time.Second
+	// pingTimeout bounds a ping of SQL.
+	pingTimeout = 2 * time.Second
+)
 
 // A sqlPing is the result of the last ping of SQL.
 type sqlPing struct {
@@ -43,16 +47,16 @@ type sqlPing struct {
 	failing time.Time
 }
 
-// PingSQL makes a small commit for a health check, and returns nil or why it failed. The result is reused for
-// healthAge.
+// PingSQL makes a small commit, and returns nil or why it failed. The result is reused for pingMaxAge.
+// Callers at the same time wait for one ping, at most pingTimeout, also if their ctx ends.
 func (ix *Index) PingSQL(ctx context.Context) error {
 	ix.ping.mu.Lock()
 	defer ix.ping.mu.Unlock()
-	if !ix.ping.at.IsZero() && time.Since(ix.ping.at) < healthAge {
+	if !ix.ping.at.IsZero() && time.Since(ix.ping.at) < pingMaxAge {
 		return ix.ping.err
 	}
 	// Callers share the result: a caller that hangs up must not make it a failure.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
 	ix.ping.err = ix.o.Store.Ping(ctx)
 	ix.ping.at = time.Now()

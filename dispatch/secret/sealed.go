@@ -62,10 +62,12 @@ func (k *Keyring) Reseal(r *store.SealedRow) error {
 	return err
 }
 
-// eachSealed replaces every ciphertext of a row with the result of change.
+// eachSealed replaces every ciphertext of a row with the result of change, which gets the ciphertext and what
+// it is bound to. An error ends it, and leaves the row partly changed.
 func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed string) (string, error)) error {
 	switch r.Table {
 	case store.SealedSecrets:
+		// A secret is stored as bytes beside its key's id. change takes both as one text, as headers have it.
 		sealed := store.SealedText(r.Secret.KeyID, base64.RawStdEncoding.EncodeToString(r.Secret.Ciphertext))
 		changed, err := change(bindSecret(r.Secret), sealed)
 		if err != nil {
@@ -79,7 +81,7 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 		r.Template = changed
 		return err
 	}
-	owner := ProjectOwner
+	owner := ProjectOwner // of the headers that a project gives to all its callbacks
 	switch r.Table {
 	case store.SealedEndpoints:
 		owner = EndpointOwner(r.ID)
@@ -92,12 +94,12 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 		if text == "" {
 			continue
 		}
-		of, sealed := CutOwner(text, owner)
-		changed, err := change(bindHeader(r.Project, of, h.Name), sealed)
+		sealedFor, sealed := CutOwner(text, owner)
+		changed, err := change(bindHeader(r.Project, sealedFor, h.Name), sealed)
 		if err != nil {
 			return err
 		}
-		suffix := text[len(sealed):] // the name of another owner, if any
+		suffix := text[len(sealed):] // the name of another owner, if any: see SealResult
 		*h = store.SealedHeader(h.Name, changed+suffix)
 	}
 	return nil

@@ -326,14 +326,15 @@ func (ix *Index) adapt(it *item, s *schedule.Item) {
 	}
 }
 
-// hold starts or lengthens the hold of the settlement's lane. It never shortens it.
+// hold starts the hold of the settlement's lane, or lengthens one that runs; it shortens none. HoldUntil is a
+// wall time, as clock is. The lane keeps its hold on the steady clock.
 func (ix *Index) hold(s *schedule.Settlement) {
 	if s.HoldUntil <= ix.clock {
 		return
 	}
 	l := ix.lane(s.Lane)
 	if until := ix.steadily(s.HoldUntil); until > l.heldUntil {
-		if l.heldUntil <= ix.steady() {
+		if l.heldUntil <= ix.steady() { // no hold runs
 			l.heldSince = ix.steady()
 		}
 		l.heldUntil = until

@@ -222,15 +222,16 @@ func (l *auditListing) run() error {
 		if err := l.add(size); err != nil || l.page.Next != "" {
 			return false, err
 		}
-		// The end is read after the window: entries that were added in between make it newer, so the next
-		// window begins higher and leaves none out.
+		// The end is read after the entries, and counted from the newest entry down. If entries were added in
+		// between, it is a newer entry than the last one that was read: the next window overlaps this one
+		// instead of leaving some out.
 		q := l.endQuery(size)
 		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
 		if err != nil || !more {
 			return false, err
 		}
 		if n := len(l.page.Entries); n > found {
-			end = min(end, l.page.Entries[n-1].ID) // none twice
+			end = min(end, l.page.Entries[n-1].ID) // an overlap must not list an entry twice
 		}
 		l.After, l.page.Next = end, end
 		return l.left > 0, nil

@@ -27,8 +27,8 @@ type sealedTable struct {
 	// name is the table. key is the column with the id of the master key, empty if nothing is sealed. column
 	// is the sealed column. project is the column with the project's id.
 	name, key, column, project string
-	// and is a condition that leaves out rows that are not in use at $2.
-	and string
+	// inUse is a condition that leaves out rows whose value is no longer used; $2 is the present time.
+	inUse string
 	// open takes the sealed values out of text. seal returns the column's text with the new values.
 	open func(r *sealedRow) error
 	seal func(r *sealedRow) (any, error)
@@ -58,6 +58,7 @@ func sealedTables() map[store.SealedTable]sealedTable {
 		},
 		store.SealedEndpoints: {"endpoints", "sealed_key", "headers", "project", "", openHeaders,
 			sealHeaders},
+		// The headers of a callback are a column of requests, not of callbacks.
 		store.SealedCallbacks: {"requests", "sealed_key", "headers", "project", "", openHeaders, sealHeaders},
 		store.SealedSchedules: {
 			"schedules", "sealed_key", "template", "project", "",
@@ -131,10 +132,10 @@ func ReadSealedKeys(ctx context.Context, source sqldb.Source, now int64) ([]stor
 		// Each statement finds the next key in the index, so that it reads one row of each key.
 		for after, more := "", true; more; {
 			args := []any{after}
-			if s.and != "" {
+			if s.inUse != "" {
 				args = append(args, now)
 			}
-			rows, err := s.rows(read, table, ` > $1 AND `+s.key+` <> ''`+s.and+` ORDER BY `+s.key+
+			rows, err := s.rows(read, table, ` > $1 AND `+s.key+` <> ''`+s.inUse+` ORDER BY `+s.key+
 				`, id LIMIT 1`, args...)
 			if err != nil {
 				return nil, err

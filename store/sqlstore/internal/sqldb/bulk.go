@@ -71,8 +71,9 @@ func InsertRows[R any](t *Tx, table string, columns func(*R) Columns, rows []R, 
 	return InsertEach(t, table, columns, pointers(rows), conflict, nil)
 }
 
-// InsertEach is InsertRows for rows given by pointers. If inserted is not nil, the insert does not wait, and
-// inserted is called with the key (the first column) of each row that was inserted or changed.
+// InsertEach is InsertRows for rows given by pointers. If inserted is not nil, the insert runs at once on
+// PostgreSQL too, and inserted is called with the key (the first column, a text) of each row that was
+// inserted or changed. After an error those calls mean nothing: the transaction is rolled back.
 func InsertEach[R any](
 	t *Tx, table string, columns func(*R) Columns, rows []*R, conflict string, inserted func(key string),
 ) error {
@@ -93,7 +94,7 @@ func InsertEach[R any](
 		})
 	}
 	names := d.columns.List()
-	text := `INSERT INTO ` + table + ` (` + names + `) SELECT ` + names + ` FROM $i WHERE 1 = 1 ` + conflict
+	text := `INSERT INTO ` + table + ` (` + names + `) SELECT ` + names + ` FROM $i ` + conflict
 	if inserted == nil {
 		return t.Later(text, d.input(rows))
 	}
