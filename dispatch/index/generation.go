@@ -17,7 +17,8 @@ import (
 
 const (
 	rebuildLease = "rebuild"
-	// checkEvery is how often the index's generation is compared with SQL's, also without an error.
+	// checkEvery is how often the generation of an index on Redis is compared with SQL's, also without an
+	// error.
 	checkEvery = 5 * time.Second
 )
 
@@ -39,8 +40,8 @@ type generation struct {
 	wake    chan struct{}
 	leader  *Leader
 	content *state[content]
-	// mismatchAt is since when the content does not match SQL, or did not the last time, in Unix
-	// milliseconds.
+	// mismatchAt is when the present mismatch of content and SQL began, or the last one if they match now,
+	// in Unix milliseconds. Zero: there was none.
 	mismatchAt atomic.Int64
 	// noClaims: no claim is alive in SQL. The index is embedded, start has ended the claims of the last
 	// process, and nothing was claimed since, so the first rebuild has no claims to adopt.
@@ -83,10 +84,10 @@ func (g *generation) checkSoon() {
 	process.Wake(g.wake)
 }
 
-// apply changes the state of the content.
+// apply changes the state of the content, and notes when a mismatch begins.
 func (g *generation) apply(event string) {
 	was, is := g.content.apply(event)
-	if is != matching && (was == matching || was == foreign || g.mismatchAt.Load() == 0) {
+	if is != matching && (was == matching || g.mismatchAt.Load() == 0) {
 		g.mismatchAt.Store(g.ix.clock.Now())
 	}
 }
@@ -273,7 +274,7 @@ func (g generations) all(generation int64) bool {
 	return !slices.ContainsFunc(g, func(has int64) bool { return has != generation })
 }
 
-// anyShardClosed returns whether a shard is closed for a rebuild. It makes a claim that takes nothing.
+// anyShardClosed returns whether a shard is closed for a rebuild. It makes a claim that leases nothing.
 func (g *generation) anyShardClosed(ctx context.Context) bool {
 	for shard := range g.ix.o.Schedule.Shards() {
 		cctx, cancel := context.WithTimeout(ctx, Timeout)

@@ -33,8 +33,8 @@ type content string
 
 const (
 	// matching: it does, as far as this process knows. unchecked: an operation has met a lost or closed index
-	// since the last check, or there was no check yet. rebuilding: this process fills it. foreign: it does
-	// not match, and this process leaves it unchanged because sending is off.
+	// since the last check, a rebuild has failed, or there was no check yet. rebuilding: this process fills
+	// it. foreign: it does not match, and this process leaves it unchanged because sending is off.
 	matching   content = "matching"
 	unchecked  content = "unchecked"
 	rebuilding content = "rebuilding"

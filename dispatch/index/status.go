@@ -146,8 +146,8 @@ func (ix *Index) IndexStatus(ctx context.Context) (Status, error) {
 	return s, nil
 }
 
-// A Drift is the difference between SQL and the index that was found twice, two seconds apart. All zero:
-// there is none.
+// A Drift is the difference between SQL and the index that was found twice, two seconds apart. There is
+// none if Missing, Late and Extra are zero.
 type Drift struct {
 	// Rows is how many open rows were compared, Items how many items of the index.
 	Rows, Items int
