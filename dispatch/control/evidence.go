@@ -80,7 +80,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 			n, attempts[0].Number-1)
 	}
 	for i := range attempts {
-		writeAttempt(&b, &attempts[i])
+		writeAttempt(&b, c.Kind, &attempts[i])
 	}
 	if c.DueAt != 0 && c.State == store.Scheduled {
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
@@ -110,14 +110,18 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 	return all, nil
 }
 
-// writeAttempt writes one attempt.
-func writeAttempt(b *strings.Builder, a *store.Attempt) {
+// writeAttempt writes one attempt of a callback of a kind. A poll's answer that no rule takes for final is no
+// failure.
+func writeAttempt(b *strings.Builder, kind store.Kind, a *store.Attempt) {
+	notFinal := kind == store.Poll && a.Class == store.ClassRuleMismatch
 	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger,
 		clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
 	if a.URL != "" {
 		fmt.Fprintf(b, "  sent to %s\n", store.MaskURL(a.URL))
 	}
 	switch {
+	case notFinal:
+		fmt.Fprintf(b, "  the upstream answered with status %d\n", a.Status)
 	case a.Status != 0:
 		fmt.Fprintf(b, "  the receiver answered with status %d (%s)\n", a.Status, a.Class)
 	case a.Error != "":
@@ -125,10 +129,12 @@ func writeAttempt(b *strings.Builder, a *store.Attempt) {
 	default:
 		fmt.Fprintf(b, "  %s\n", a.Class)
 	}
-	switch a.Outcome {
-	case store.AttemptSucceeded:
+	switch {
+	case a.Outcome == store.AttemptSucceeded:
 		b.WriteString("  outcome: succeeded\n")
-	case store.AttemptUnknown:
+	case notFinal:
+		b.WriteString("  outcome: not final yet\n")
+	case a.Outcome == store.AttemptUnknown:
 		b.WriteString("  outcome: unknown; the receiver may have acted on the request\n")
 	default:
 		b.WriteString("  outcome: failed\n")

@@ -13,6 +13,7 @@ import (
 // manyAttempts is a store with one callback and many attempts.
 type manyAttempts struct {
 	Store
+	kind store.Kind
 	list []store.Attempt
 }
 
@@ -29,11 +30,28 @@ func (s *manyAttempts) Attempts(_ context.Context, _, _ string, before,
 }
 
 func (s *manyAttempts) Get(context.Context, string, string) (store.Callback, error) {
-	return store.Callback{ID: "x", AttemptSeq: len(s.list), AttemptCount: len(s.list)}, nil
+	return store.Callback{ID: "x", Kind: s.kind, AttemptSeq: len(s.list), AttemptCount: len(s.list)}, nil
 }
 
 func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, error) {
 	return store.Payload{}, store.ErrNotFound
+}
+
+// A poll's answer that is not final is no failure: for a notification the same class is one.
+func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[store.Kind]string{
+		store.Poll:   "status 200\n  outcome: not final yet\n",
+		store.Notify: "status 200 (rule_mismatch)\n  outcome: failed\n",
+	} {
+		s := &manyAttempts{kind: kind, list: []store.Attempt{
+			{Status: 200, Class: store.ClassRuleMismatch, Outcome: store.AttemptFailed},
+		}}
+		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: error %v, evidence:\n%s", kind, err, text)
+		}
+	}
 }
 
 // The evidence is limited to evidenceAttempts, and counts the attempts that it leaves out.

@@ -100,7 +100,7 @@ func (f *filter) conditions(b *base) (facts []fact) {
 // filterOf parses the stored filter of a redrive. ok is false if it cannot be parsed; the page then shows the
 // stored text.
 func filterOf(r *request, of *store.Redrive) (*filter, bool) {
-	values, ok := query.FromJSON(of.Shown)
+	values, ok := query.FromJSON(of.FilterText)
 	if !ok {
 		return nil, false
 	}

@@ -278,22 +278,18 @@ func (b *base) axis(from, to time.Time) picture.TimeAxis {
 	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location, Header: b.T("chart.time")}
 }
 
-// tiersChart draws the number of scheduled callbacks by position in their ladder. The labels have the waits
-// of the default policy; callbacks with another policy wait longer or shorter.
+// tiersChart draws the number of scheduled callbacks by the number of their next attempt. It has no waits:
+// they depend on the policy.
 func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
-	policy := accept.PaymentPolicy()
+	usual := len(accept.PaymentPolicy().Tiers)
 	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
 	for tier := range maxTier {
-		if tier > len(policy.Tiers) && tiers[tier] <= 0 {
+		if tier > usual && tiers[tier] <= 0 {
 			continue
 		}
 		name := p.T("overview.tier.first")
-		switch {
-		case tier > 0 && tier <= len(policy.Tiers):
-			name = p.T("overview.tier", "number", strconv.Itoa(tier+1), "wait",
-				shortDuration(policy.Tiers[tier-1]))
-		case tier > 0:
-			name = p.T("overview.tier.beyond", "number", strconv.Itoa(tier+1))
+		if tier > 0 {
+			name = p.T("overview.tier", "number", strconv.Itoa(tier+1))
 		}
 		c.Items = append(c.Items, picture.Category{
 			Name: name, Value: float64(tiers[tier]),

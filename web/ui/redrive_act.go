@@ -109,7 +109,7 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 // request returns the redrive that the form describes.
 func (b *bulk) request(r *request) (q control.RedriveRequest, err error) {
 	q = control.RedriveRequest{Action: string(b.action), Filter: b.filter.Filter.Filter,
-		Shown: b.filter.JSON(), Rate: r.value("rate"), Most: countLimit}
+		FilterText: b.filter.JSON(), Rate: r.value("rate"), Most: countLimit}
 	switch b.action {
 	case store.RedriveRetry:
 		q.Ladder = r.value("ladder")
@@ -140,7 +140,7 @@ type tally struct {
 // field: the form may be incomplete, and the number does not depend on the action.
 func (u *UI) countBulk(r *request, b *bulk) (tally, error) {
 	q := control.RedriveRequest{Action: string(store.RedriveCancel), Filter: b.filter.Filter.Filter,
-		Shown: b.filter.JSON(), Most: countLimit}
+		FilterText: b.filter.JSON(), Most: countLimit}
 	return u.count(r, q)
 }
 

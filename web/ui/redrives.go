@@ -179,7 +179,7 @@ func (u *UI) redrive(r *request) (*response, error) {
 		p.Conditions = f.conditions(&p.base)
 		p.All = Root + "/callbacks?" + f.query()
 	} else {
-		p.RawFilter = indented(string(redrive.Shown))
+		p.RawFilter = indented(string(redrive.FilterText))
 	}
 	if p.Can(string(store.ScopeOperate)) && redrive.Open() {
 		p.CanCancel = true

@@ -34,7 +34,7 @@ func (u *UI) scheduleActs() []Route {
 
 // beginSchedule adds the facts of a schedule to a form.
 func (f *form) beginSchedule(s store.Schedule) {
-	zone := newScheduleRow(&s, f.now).Zone
+	zone := newScheduleRow(&s, f.now).CronZone
 	f.addFacts("column.name", s.Name, "schedules.cron", s.Cron+" "+zone)
 	f.addFacts("schedules.next", f.Absolute(s.NextAt))
 }

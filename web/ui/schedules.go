@@ -28,8 +28,8 @@ type scheduleRow struct {
 	store.Schedule
 	// FullID and LastFullID have their prefixes. LastFullID is the last callback; empty before the first run.
 	FullID, LastFullID string
-	// Zone is the name of its time zone, UTC by default.
-	Zone string
+	// CronZone is the name of the time zone of its cron expression, UTC by default. The viewer's is Zone.
+	CronZone string
 	// Late is true if the schedule is enabled and overdue by more than lateAfter.
 	Late bool
 }
@@ -40,7 +40,7 @@ const lateAfter = 15_000
 
 func newScheduleRow(s *store.Schedule, now int64) *scheduleRow {
 	row := &scheduleRow{
-		Schedule: *s, FullID: store.SchedulePrefix + s.ID, Zone: cmp.Or(s.Timezone, "UTC"),
+		Schedule: *s, FullID: store.SchedulePrefix + s.ID, CronZone: cmp.Or(s.Timezone, "UTC"),
 		Late: s.Enabled && s.NextAt != 0 && s.NextAt < now-lateAfter,
 	}
 	if s.LastID != "" {
@@ -129,7 +129,7 @@ func (u *UI) schedule(r *request) (*response, error) {
 	p := &schedulePage{base: u.baseTitled(r, "schedules", s.Name), scheduleRow: newScheduleRow(&s, r.now),
 		Audit: audit.Entries}
 	p.Template, p.Cut = cut(indented(maskedTemplate(string(s.Template))), maxTemplate)
-	p.OtherZone = p.scheduleRow.Zone != r.zone.name
+	p.OtherZone = p.CronZone != r.zone.name
 	if s.Enabled && s.NextAt != 0 {
 		p.Times = dueTimes(&s, maxTimes)
 	}
