@@ -1,4 +1,5 @@
-// The programs that check the code. They are a module of their own so that none of their dependencies can reach the binary.
+// The programs that check the code. They are a module of their own so that none of their dependencies can
+// reach the binary.
 module github.com/seed-ff5a32d8/dispatcher/tools
 
 go 1.26.0

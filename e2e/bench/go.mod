@@ -1,4 +1,5 @@
-// The benchmark that compares this program with others. It is a module of its own so that the others never enter the product's.
+// The benchmark that compares this program with others. It is a module of its own so that the others never
+// enter the product's.
 module github.com/seed-ff5a32d8/dispatcher/e2e/bench
 
 go 1.26.0
