@@ -300,7 +300,8 @@ The dispatcher keeps running. Open the admin UI at
 
   %s
 
-and sign in with the key %s. In another terminal, try:
+and sign in with the key %s. In another terminal, with the built dispatcher
+on your PATH, try:
 
   export DISPATCHER_SERVER=%s DISPATCHER_KEY=%s
   dispatcher callback list --state dead
