@@ -25,6 +25,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -191,19 +192,32 @@ func (s *Server) Listen() error {
 	if s.opsLn != nil {
 		return nil
 	}
-	ops, err := net.Listen("tcp", s.o.OpsListen)
+	ops, err := listen("ops_listen", s.o.OpsListen)
 	if err != nil {
-		return fmt.Errorf("open the ops listener: %w", err)
+		return err
 	}
 	if s.public != nil {
-		public, err := net.Listen("tcp", s.o.Listen)
+		public, err := listen("listen", s.o.Listen)
 		if err != nil {
-			return errors.Join(fmt.Errorf("open the listener: %w", err), ops.Close())
+			return errors.Join(err, ops.Close())
 		}
 		s.publicLn = public
 	}
 	s.opsLn = ops
 	return nil
+}
+
+// listen opens the address of a setting.
+func listen(setting, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is in use; stop the program that listens there, or change the setting %s",
+			address, setting)
+	case err != nil:
+		return nil, fmt.Errorf("open the address of the setting %s: %w", setting, err)
+	}
+	return l, nil
 }
 
 // Addr returns the public address, or nil before Listen and without an API and a UI.

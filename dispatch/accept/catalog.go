@@ -182,8 +182,8 @@ func (c *Catalog) keep(e *store.Endpoint) {
 	}
 }
 
-// Endpoint returns an endpoint by its bare id, also one that is being deleted. Its error is store.ErrNotFound
-// if there is none.
+// Endpoint returns an endpoint by its bare id, also a deleted one: its row stays in SQL. Its error is
+// store.ErrNotFound if there is none.
 func (c *Catalog) Endpoint(ctx context.Context, id string) (*store.Endpoint, error) {
 	c.mu.RLock()
 	e, epoch := c.endpoints[id], c.epoch

@@ -120,8 +120,8 @@ func PresetPolicy(name string) (store.Policy, error) {
 	for i := range presets {
 		names[i] = presets[i].Name
 	}
-	return store.Policy{}, fmt.Errorf("%q is not a policy; known are %s, this project's own, "+
-		"exp(base,factor,max,count), or give an object with tiers",
+	return store.Policy{}, fmt.Errorf("%q is not a policy; use %s, a policy of the project, "+
+		"exp(base,factor,max,count), or an object with tiers",
 		name, strings.Join(names, ", "))
 }
 
@@ -296,6 +296,6 @@ func (v *ProjectView) profile(name string) (Profile, error) {
 		}
 		names[i] = presets[i].Name
 	}
-	return Profile{}, fmt.Errorf("%q is not a profile; known are %s, and this project's own", name,
+	return Profile{}, fmt.Errorf("%q is not a profile; use %s, or a profile of the project", name,
 		strings.Join(names, ", "))
 }

@@ -110,16 +110,16 @@ func (v *ProjectView) successOf(s store.Success) (store.Success, error) {
 		return r, nil
 	}
 	if presets := rule.Names(); !slices.Contains(presets, s.Name) {
-		return store.Success{}, fmt.Errorf("%q is not a success rule; known are %s, this project's own, or "+
-			"give an object",
-			s.Name, strings.Join(presets, ", "))
+		return store.Success{}, fmt.Errorf("%q is not a success rule; use %s, a rule of the project, "+
+			"or an object", s.Name, strings.Join(presets, ", "))
 	}
 	return s, nil
 }
 
 // CheckChoice validates a choice, and adds what is wrong with it to f; the result is of use only if nothing
-// was added. A policy or rule given by name stays a name, so that its later changes count. Only a profile
-// with a timeout copies its policy, because the timeout replaces that of the policy.
+// was added. A policy or rule given by name stays a name: endpoints, profiles and projects follow its later
+// changes, and a callback copies it when it is accepted. Only a profile with a timeout copies its policy
+// here, because the timeout replaces that of the policy.
 func (v *ProjectView) CheckChoice(c *Choice, f *Findings) sending {
 	var s sending
 	if c.Profile != "" {

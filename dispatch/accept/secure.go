@@ -28,7 +28,8 @@ func (ac *Accepter) secure(ctx context.Context, d *store.Draft) error {
 	return nil
 }
 
-// checkSigner checks that the secret of a callback's signer may be used at the host of the callback's URL.
+// checkSigner checks that the secret of a callback's signer may be used at the host of the callback's URL:
+// the caller may choose any URL, and must not get a secret sent there or a signature of the project for it.
 // Its *store.InvalidError names the field signer, or url for the signer of an endpoint, after prefix. A
 // callback to its endpoint's own host needs no check: the secret belongs to that host.
 func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix string) error {
@@ -64,7 +65,7 @@ func (ac *Accepter) checkSigner(ctx context.Context, c *store.Callback, prefix s
 	}
 	secrets := own.ByUse[kind.Use]
 	if len(secrets) == 0 && sign.IsPrivate(kind.Use) && c.EndpointID == "" {
-		return nil // the first attempt generates the key, for every host
+		return nil // the first attempt generates the key; it may sign for every host
 	}
 	if _, err := secret.ForHost(secrets, c.URL); err != nil {
 		return Invalid(field, fmt.Sprintf("%s is allowed only at the hosts of its secret; to add a host, "+

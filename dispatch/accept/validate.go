@@ -148,7 +148,7 @@ func (ac *Accepter) checkDestination(v *acceptView, s *Submission, c *store.Call
 	}
 	switch {
 	case s.URL == "" && s.Endpoint == "":
-		f.Add("url", "is required, or endpoint")
+		f.Add("url", "url or endpoint is required")
 	case s.URL != "":
 		lane, err := store.AddressLane(s.URL)
 		if err == nil && ac.o.CheckURL != nil {

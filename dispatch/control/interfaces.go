@@ -157,7 +157,7 @@ type Store interface {
 	NextSchedules(ctx context.Context, now int64, limit int) ([]store.Schedule, error)
 	// RunSchedules commits each planned run that no other process has committed, with its callback, in one
 	// transaction. Results are in the order of the runs.
-	RunSchedules(ctx context.Context, firings []store.PlannedRun) ([]store.PlannedRunResult, error)
+	RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]store.PlannedRunResult, error)
 	// RunScheduleNow accepts a callback of a schedule that a person runs by hand.
 	RunScheduleNow(ctx context.Context, project, id string, draft store.Draft, now int64,
 		by store.Actor) (store.Accepted, error)

@@ -90,11 +90,11 @@ const (
 // A RedriveRequest describes one action on all callbacks that a filter matches.
 type RedriveRequest struct {
 	Action string
-	// Filter selects callbacks; Shown is the filter's text as its caller wrote it. Without states it selects
-	// dead callbacks for a retry, scheduled ones for a cancel and a reschedule, and both for a change of the
-	// URL.
-	Filter store.Filter
-	Shown  store.JSONText
+	// Filter selects callbacks; FilterText is the filter's text as its caller wrote it. Without states it
+	// selects dead callbacks for a retry, scheduled ones for a cancel and a reschedule, and both for a change
+	// of the URL.
+	Filter     store.Filter
+	FilterText store.JSONText
 	// Rate is in the format of store.ParseRate; empty: 1,000/s.
 	Rate   string
 	Ladder string
@@ -136,11 +136,11 @@ func (ct *Controller) draftRedrive(project string, q *RedriveRequest, by store.A
 	f := accept.Findings(slices.Clone(q.Invalid))
 	r := store.Redrive{
 		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveAction(q.Action),
-		Filter: q.Filter, Shown: q.Shown,
+		Filter: q.Filter, FilterText: q.FilterText,
 		CreatedAt: now, Actor: by.Name, Reason: by.Reason,
 	}
 	checkReason(by, &f)
-	if len(q.Shown) <= len("{}") {
+	if len(q.FilterText) <= len("{}") {
 		f.Add("filter", "is required, with at least one condition")
 	}
 	var states []store.State
@@ -165,7 +165,9 @@ func (ct *Controller) draftRedrive(project string, q *RedriveRequest, by store.A
 		}
 	case store.RedriveSetURL:
 		states = []store.State{store.Scheduled, store.Dead}
-		if err := ct.accept.CheckURL(q.URL); err != nil {
+		if q.URL == "" {
+			f.Add("url", "is required for set_url")
+		} else if err := ct.accept.CheckURL(q.URL); err != nil {
 			f.Add("url", "%s", err)
 		}
 		r.URL = q.URL

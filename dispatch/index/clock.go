@@ -37,11 +37,7 @@ func (ix *Index) clockJumped(by time.Duration) {
 	if last != nil && now.Sub(*last) < WarnEvery || !ix.jumpLoggedAt.CompareAndSwap(last, &now) {
 		return
 	}
-	direction := "forward"
-	if by < 0 {
-		direction = "back"
-	}
-	ix.log.Warn("the index's clock was put "+direction+
-		"; due times and attempts in flight keep their times; run a time service on the index's machines",
+	ix.log.Warn("the index's clock jumped; due times and attempts in flight keep their times; run a time "+
+		"service on the index's machines",
 		"by", by.Round(time.Millisecond))
 }

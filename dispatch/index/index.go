@@ -153,7 +153,7 @@ func (ix *Index) RunHints(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := ix.o.Schedule.Run(ctx); err != nil && ctx.Err() == nil {
-			ix.log.Error("hints of the index ended; claimers poll instead", "error", err)
+			ix.log.Error("wake-up messages of the index ended; claimers poll instead", "error", err)
 		}
 	})
 	hints := ix.o.Schedule.Hints()

@@ -19,7 +19,8 @@ func newMetrics(p process.Metrics) *metrics {
 		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state",
 			"reason"),
 		uncounted: p.Counter("activity_uncounted_total",
-			"Events missing in the activity by lane: too many lanes in seconds, or a long outage of SQL."),
+			"Events missing in the activity by lane: too many lanes within a few seconds, or a long outage "+
+				"of SQL."),
 	}
 }
 

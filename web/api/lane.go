@@ -98,7 +98,7 @@ func (a *API) limitLane(ctx context.Context, c *gin.Context, who caller, key str
 	}
 	limit := orDefault(r.Concurrency, true, 0)
 	if limit == nil && rate == nil {
-		return invalid("rate", "is required, or concurrency; null removes a limit")
+		return invalid("rate", "rate or concurrency is required; null removes a limit")
 	}
 	return reply(a, c, http.StatusOK, a.laneOf)(
 		a.Engine.SetLane(ctx, who.Project, key, limit, rate, who.By(r.Reason)))

@@ -184,7 +184,7 @@ func (a *API) secret(ctx context.Context, c *gin.Context, who caller) error {
 		return err
 	}
 	if lane == "" && name == "" && use == "" {
-		q.Add("lane", "is required, or endpoint, or use")
+		q.Add("lane", "one of lane, endpoint and use is required")
 		return q.Err()
 	}
 	if signer != "" && (lane == "" || strings.HasPrefix(lane, store.EndpointPrefix)) {

@@ -55,7 +55,8 @@ func (a *API) readRedrive(
 		return control.RedriveRequest{}, "", err
 	}
 	q := control.RedriveRequest{
-		Action: string(r.Action), Shown: text, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder, URL: r.URL,
+		Action: string(r.Action), FilterText: text, Rate: r.Rate, DryRun: r.DryRun, Ladder: r.Ladder,
+		URL:   r.URL,
 		DueAt: millis(r.DueAt), Delay: length(r.Delay),
 	}
 	// A field that the action ignores is an error: the caller expects it to have an effect.
@@ -232,7 +233,7 @@ func redriveOf(r *store.Redrive) client.Redrive {
 // askedOf returns the settings of a redrive. A setting that does not belong to its action is null.
 func askedOf(r *store.Redrive) client.RedriveAsked {
 	out := client.RedriveAsked{
-		Action: client.RedriveAction(r.Action), Filter: storedJSON(r.Shown), Ladder: string(r.Ladder),
+		Action: client.RedriveAction(r.Action), Filter: storedJSON(r.FilterText), Ladder: string(r.Ladder),
 		URL: r.URL, DueAt: moment(r.DueAt), Rate: r.Rate.String(),
 	}
 	if r.Action == store.RedriveReschedule && r.DueAt == 0 {

@@ -331,7 +331,8 @@ func (e *engine) Redrive(
 	_ context.Context, project string, q control.RedriveRequest, by store.Actor,
 ) (store.Redrive, error) {
 	r := e.has.Redrive
-	r.Action, r.Shown = store.RedriveAction(cmp.Or(q.Action, "retry")), cmp.Or(q.Shown, r.Shown)
+	r.Action, r.FilterText = store.RedriveAction(cmp.Or(q.Action, "retry")),
+		cmp.Or(q.FilterText, r.FilterText)
 	r.Ladder, r.URL = store.Ladder(q.Ladder), q.URL
 	if q.Delay != nil {
 		r.Delay = q.Delay.Milliseconds()

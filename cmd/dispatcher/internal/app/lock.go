@@ -113,7 +113,8 @@ func (p *postgresLock) acquire(ctx context.Context) error {
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.url)
 	if err != nil {
-		return fmt.Errorf("connect for the lock of the embedded index: %w", err)
+		return fmt.Errorf("cannot connect to PostgreSQL; start it or correct the setting database_url: %w",
+			err)
 	}
 	deadline := time.Now().Add(lockRetry)
 	err = tryLock(ctx, conn)

@@ -140,8 +140,8 @@ func New(
 	return srv, nil
 }
 
-// checkKeys refuses to start with master keys that cannot decrypt all stored secrets: attempts that need
-// these secrets would be postponed forever.
+// checkKeys refuses to start if a master key that SQL names is missing or wrong: attempts that need its
+// secrets would be postponed forever. It tries one row for each table and master key.
 func (srv *App) checkKeys(ctx context.Context) error {
 	problems, err := srv.Engine.CheckKeys(ctx)
 	if err != nil {

@@ -51,7 +51,8 @@ func TestStartErrorsHaveOneLine(t *testing.T) {
 	for want, args := range map[string][]string{
 		"another dispatcher runs with the embedded index": {"--listen=127.0.0.1:0", "--data-dir",
 			r.Settings.DataDir},
-		"address already in use": {"--listen", r.Web.Addr().String(), "--data-dir", t.TempDir(),
+		"is in use; stop the program that listens there": {"--listen", r.Web.Addr().String(), "--data-dir",
+			t.TempDir(),
 			"--log-level=error"},
 	} {
 		term := program.Terminal()

@@ -184,7 +184,7 @@ type PauseCommand struct{ pauseFlags }
 
 // Help is the text below the summary of pause --help.
 func (*PauseCommand) Help() string {
-	return "Callbacks are still accepted, and none is dropped. Within a second no new attempt starts; " +
+	return "No callback is dropped. Within a second no new attempt starts; " +
 		"attempts in flight end normally. To pause a single destination, use " +
 		"\"dispatcher endpoint pause\" or \"dispatcher lane pause\"."
 }

@@ -40,7 +40,7 @@ type projectFields struct {
 	Name string `in:"name" placeholder:"TEXT" help:"Display name."`
 	attemptChoices
 	// HeaderHosts replaces the existing list.
-	HeaderHosts []string `in:"header_hosts" placeholder:"HOST,..." help:"Hosts that get credential headers such as Authorization. Other hosts do not get them."`
+	HeaderHosts []string `in:"header_hosts" placeholder:"HOST" help:"Hosts that get credential headers such as Authorization. Other hosts do not get them."`
 	MaxOpen     *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Maximum number of open callbacks; 0: no limit. Needs the admin key of the settings."`
 	MaxLanes    *int64   `in:"quotas.lanes" placeholder:"N" help:"Maximum number of lanes; 0: no limit. Needs the admin key of the settings."`
 	changeFlags
@@ -208,9 +208,9 @@ func (cmd *secretsGet) Run(c *session) error {
 type secretsRotate struct {
 	Use     string   `in:"use" arg:"" optional:"" help:"Use of the secret: text (bearer), basic, rsa or ed25519. Default: the root secret, from which the secrets of lanes are derived."`
 	Secret  string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"New secret. Prefer @FILE or -: other users of this machine can see arguments. Default: a generated one."`
-	Hosts   []string `in:"hosts" placeholder:"HOST,..." help:"Hosts that the secret can be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that can sign for all hosts."`
+	Hosts   []string `in:"hosts" placeholder:"HOST" help:"Hosts that the secret can be sent to or sign for, such as api.bank.example or api.bank.example:8443; * for a private key that can sign for all hosts."`
 	Label   string   `in:"label" placeholder:"TEXT" help:"Name of the secret at receivers, such as a certificate's serial number."`
-	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old secret signs too. Use 0s if it leaked. Default: 24h."`
+	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old secret signs too. Use 0s if it leaked. Default: 1d."`
 	changeFlags
 }
 

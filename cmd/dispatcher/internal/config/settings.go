@@ -55,7 +55,7 @@ type Settings struct {
 	ShutdownDelay     time.Duration `key:"shutdown_delay" group:"Life cycle" default:"0s" help:"How long the API stays open after SIGTERM, so that load balancers notice."`
 	DrainTimeout      time.Duration `key:"drain_timeout" group:"Life cycle" default:"25s" help:"How long attempts in flight may continue after SIGTERM. Unfinished ones are retried and not counted."`
 	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long payloads of finished callbacks are kept."`
-	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks, their attempts and their idempotency keys are kept. At least 7d."`
+	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks and their attempts are kept. At least 7d, as long as idempotency keys are kept."`
 
 	LogFormat string `key:"log_format" group:"Logs" help:"Log format: text or json. Empty: text on a terminal, else json."`
 	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`

@@ -91,7 +91,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 		}
 	} else {
 		printDiagnoses(c, diagnoses)
-		fmt.Fprintf(c.Out, "\n%d ok, %d warnings, %d errors\n",
+		fmt.Fprintf(c.Out, "\nok: %d, warnings: %d, errors: %d\n",
 			counts[statusOK], counts[statusWarning], counts[statusError])
 	}
 	if counts[statusError] > 0 {

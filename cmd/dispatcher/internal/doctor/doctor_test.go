@@ -176,7 +176,7 @@ func TestDoctorCommand(t *testing.T) {
 			t.Errorf("exit code %d, or the output has a secret:\n%s", code, outputs[i])
 		}
 	}
-	cmdtest.Contains(t, outputs[0], "database", "1 errors")
+	cmdtest.Contains(t, outputs[0], "database", "errors: 1")
 	var printed struct {
 		OK     bool
 		Errors int
