@@ -7,10 +7,10 @@
 //		Payload: json.RawMessage(`{"paid":10000}`), IdempotencyKey: "order-1/paid",
 //	})
 //
-// The client has one method per operation and one file per noun. Every call takes a context, reads a bounded
-// response and follows no redirect. An error response of the server is an *Error. A call without a complete
-// response is a *NoAnswerError: the request may or may not have had an effect. The client never repeats a
-// request. A caller that repeats one should set an IdempotencyKey.
+// The client has one method per operation and one file per resource. Every call takes a context, reads a
+// bounded response and follows no redirect. An error response of the server is an *Error. A call without a
+// complete response is a *NoAnswerError: the request may or may not have had an effect. The client never
+// repeats a request. A caller that repeats one should set an IdempotencyKey.
 //
 // The server reads and writes the same types. In a response, the zero value of a field with the tag
 // api:"null" is null in JSON. In a request, a field that is left out or null is not given. Where null has its

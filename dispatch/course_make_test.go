@@ -317,12 +317,12 @@ func (a arguments) pauses() {
 // redrives starts one redrive of a topic, or several with a name such as r*20.
 func (a arguments) redrives() string {
 	r := control.RedriveRequest{
-		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, Shown: "{}",
+		Action: a.named["action"], Filter: store.Filter{Topic: a.named["topic"]}, FilterText: "{}",
 		Rate:   a.named["rate"],
 		Ladder: a.named["ladder"], URL: a.named["url"], Delay: a.maybeDuration("delay"),
 	}
 	if a.has("topic") {
-		r.Shown = store.JSONText(`{"topic":"` + a.named["topic"] + `"}`)
+		r.FilterText = store.JSONText(`{"topic":"` + a.named["topic"] + `"}`)
 	}
 	of := cmp.Or(a.named["project"], project)
 	name, times, many := strings.Cut(a.words[0], "*")

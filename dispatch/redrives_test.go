@@ -25,7 +25,7 @@ func TestDryRunCountsUpToMost(t *testing.T) {
 		}{{0, n, n, false}, {520, 520, 521, true}, {n - 1, n - 1, n, true}, {n, n, n, false},
 			{5000, n, n, false}, {1, 1, 2, true}} {
 			r := control.RedriveRequest{
-				Action: "retry", Filter: store.Filter{Topic: "payment"}, Shown: `{"topic":"payment"}`,
+				Action: "retry", Filter: store.Filter{Topic: "payment"}, FilterText: `{"topic":"payment"}`,
 				DryRun: true, Most: c.most,
 			}
 			rows = 0

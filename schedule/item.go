@@ -13,7 +13,7 @@ type Item struct {
 	// Lane is the number of the callback's lane in SQL, above zero. The lane determines the shard.
 	Lane int64
 	// Due is when it may be attempted, in Unix milliseconds. A claim may lease it [ClaimRequest].Lookahead
-	// earlier. Zero and times in the past mean now.
+	// earlier. Zero means now.
 	Due int64
 	// Lock names the lock that the attempt needs: at most [MaxLock] characters of [A-Za-z0-9_-]; empty: no
 	// lock. A claim ignores it. The claimer takes the lock after the claim (see [Lease]).
@@ -186,7 +186,7 @@ type Claimed struct {
 	Waiting bool
 	// Reaped is how many expired leases the claim returned to the delay set.
 	Reaped int
-	// Quarantined is how many records the index could not decode and has set aside.
+	// Quarantined is how many records the index has set aside because they were missing or unreadable.
 	Quarantined int
 }
 

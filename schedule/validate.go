@@ -10,8 +10,9 @@ import (
 // Bounds of what an index can hold. The index checks every element of a call before it changes anything, so
 // that no call is half done.
 const (
-	// MaxTime is the latest time in Unix milliseconds, except for due times, and the longest interval in
-	// nanoseconds. A sorted set's score and Lua's numbers hold it exactly. Larger values are reduced to it.
+	// MaxTime is the latest time in Unix milliseconds (an index may have an earlier one for due times) and
+	// the longest interval in nanoseconds. A sorted set's score and Lua's numbers hold it exactly. Larger
+	// values are reduced to it.
 	MaxTime = 1<<53 - 1
 	// MaxClaim is the most items that one claim leases.
 	MaxClaim = 256

@@ -61,8 +61,8 @@ type AuditFilter struct {
 	// From and To bound At: From <= At < To. Lists are sorted by id. The order of ids is that of the clocks
 	// of the processes that wrote the entries.
 	From, To int64
-	// After continues a list after the entry with this id: the Next of the previous page. Lists are newest
-	// first.
+	// After continues a list after the entry with this id: the Next of the previous page, or any entry of it.
+	// Lists are newest first.
 	After string
 	Limit int
 }

@@ -166,7 +166,8 @@ type SealedTable string
 
 // The tables with sealed columns.
 const (
-	// SealedSecrets is the table of secrets. The other tables have credentials in headers.
+	// SealedSecrets is the table of secrets. The others have credentials in headers, schedules in
+	// their template.
 	SealedSecrets   SealedTable = "secrets"
 	SealedProjects  SealedTable = "projects"
 	SealedEndpoints SealedTable = "endpoints"

@@ -1,4 +1,4 @@
-// Package store defines the nouns of the dispatcher and their rules: [Callback], [Attempt], [Policy],
+// Package store defines the types of the dispatcher and their rules: [Callback], [Attempt], [Policy],
 // [Success], the states and the legal transitions between them, filters and pages, and the errors of a store.
 //
 // It imports only the standard library, so every other package can use its types without a database driver.

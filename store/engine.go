@@ -4,7 +4,7 @@ import "time"
 
 // This file has the types of the engine's calls: accept, stamp, commit, sweep and rebuild. These calls work
 // over all projects, because the index knows only ids. The calls that users can reach are scoped by project.
-// Their types are in the files of their nouns.
+// Their types are in files of their own.
 
 // A Draft is a callback to accept.
 type Draft struct {

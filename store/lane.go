@@ -113,7 +113,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxClip], "") + "…"
 }
 
-// String returns the text that ParseRate reads. It is empty for no bound.
+// String returns the text that ParseRate reads, if Per is one of its units. It is empty for no bound.
 func (r Rate) String() string {
 	if r.Count <= 0 {
 		return ""

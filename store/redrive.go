@@ -39,10 +39,10 @@ type Redrive struct {
 	ID      string
 	Project string
 	Action  RedriveAction
-	// Filter picks callbacks that were created before the redrive. Shown is the filter as the caller wrote
-	// it.
-	Filter Filter
-	Shown  JSONText
+	// Filter picks callbacks that were created before the redrive. FilterText is the filter as the caller
+	// wrote it.
+	Filter     Filter
+	FilterText JSONText
 	// Ladder is for RedriveRetry, URL for RedriveSetURL. A RedriveReschedule has DueAt, or Delay in
 	// milliseconds from the time of each callback's change.
 	Ladder Ladder

@@ -44,7 +44,7 @@ func (rn *Runner) runSlot(ctx context.Context, r ready) {
 }
 
 // laneStopped returns whether a callback that waited for a slot must not begin now: its lane is paused, or a
-// time-out or a Retry-After has stopped it since.
+// time-out or a hold has stopped it since.
 func (rn *Runner) laneStopped(r *ready) bool {
 	return rn.index.Paused(r.lease.Lane) || rn.limits.stopped(r)
 }
@@ -155,7 +155,8 @@ type ended struct {
 	result store.Result
 	lease  *schedule.Lease
 	signal schedule.Signal
-	// hold is until when the lane sends nothing because of Retry-After, in Unix milliseconds; 0: no hold.
+	// hold is until when the lane sends only forced callbacks, because of Retry-After or a poll's hold_if, in
+	// Unix milliseconds; 0: no hold.
 	hold int64
 	// urgent results are committed at once, without waiting for a batch.
 	urgent bool

@@ -83,9 +83,9 @@ type laneLimit struct {
 	// ended and uncounted are described at laneLimits. An uncounted lease whose attempt ended without an
 	// answer stays in uncounted until it is settled.
 	ended, uncounted []*schedule.Lease
-	// stopped counts results that stop the lane and that the index does not have yet: a time-out or a
-	// Retry-After. Above 0 nothing begins. holdKnown is when the index got the last Retry-After: what was
-	// claimed before must not begin, because that claim did not respect it.
+	// stopped counts results that stop the lane and that the index does not have yet: a time-out, a
+	// Retry-After or a poll's hold. Above 0 nothing begins. holdKnown is when the index got the last hold:
+	// what was claimed before must not begin, because that claim did not respect it.
 	stopped   int
 	holdKnown time.Time
 	// full: at the last claim the lane had more ready items and no place for them. requested: the claim under

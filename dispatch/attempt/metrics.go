@@ -30,10 +30,10 @@ func newMetrics(p process.Metrics) *metrics {
 	m := new(metrics)
 	m.claims = p.Counter("claims_total", "Claims that returned at least one lease.")
 	m.leases = p.Counter("leases_total", "Leases that claims returned.")
-	m.reaped = p.Counter("leases_reaped_total", "Leases that expired.")
+	m.reaped = p.Counter("leases_reaped_total", "Leases that expired, as claims found them.")
 	m.quarantined = p.Counter("index_records_quarantined_total",
 		"Index records that could not be decoded and were quarantined.")
-	m.wakes = p.CounterVec("wakes_total", "Ends of a claimer's wait, by cause.", "cause")
+	m.wakes = p.CounterVec("wakes_total", "How often claimers woke up, by cause.", "cause")
 	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by result.", "result")
 	m.diverted = p.CounterVec("diverts_total",
 		"Callbacks postponed without counting an attempt, by reason.", "reason")
@@ -57,7 +57,8 @@ func newMetrics(p process.Metrics) *metrics {
 	return m
 }
 
-// claimed counts the reply to a claim.
+// claimed counts a claimer's claim by its reply. One without leases is no claim that did anything, so it
+// counts only with the leases and records that it removed.
 func (m *metrics) claimed(c *schedule.Claimed) {
 	if len(c.Leases) > 0 {
 		m.claims.Inc()

@@ -134,8 +134,9 @@ func (rn *Runner) awaitDue(r *ready) {
 	}
 }
 
-// stampFailed hands back a batch that SQL could not stamp. The stamp may have been written although its reply
-// was lost, so it is remembered, and undone when SQL answers (uncertain.go).
+// stampFailed hands back a batch that SQL could not stamp. If SQL does not work, that also stops claims; any
+// other error concerns this batch only. Rows may have been stamped in either case, in part or with only the
+// reply lost, so the stamp is remembered, and undone by the next probe that finds SQL working (uncertain.go).
 func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		rn.index.SQLFailed(err)
@@ -146,11 +147,12 @@ func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, lea
 	rn.uncertain.add(s, leases)
 }
 
-// handBackDelay is the wait of a batch that SQL could not stamp.
+// handBackDelay is the wait of leases whose stamp failed or was undone.
 const handBackDelay = time.Second
 
-// handBack returns leases to the index, due after delay, not counted: their stamp failed, or they are
-// quarantined and not stamped yet. They need no result in SQL; for a stamp that failed see uncertainStamps.
+// handBack returns leases to the index, due after delay: their stamp failed, or they are quarantined and not
+// stamped yet. No attempt is counted. They need no result in SQL; for a stamp that failed see
+// uncertainStamps.
 func (rn *Runner) handBack(ctx context.Context, leases []schedule.Lease, delay time.Duration) {
 	due := rn.clock.Now() + delay.Milliseconds()
 	settlements := make([]schedule.Settlement, len(leases))

@@ -12,17 +12,17 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A stamp that failed may have been written, with only its reply lost. No attempt was made for it, but its
-// rows stay claimed until the claim expires, and each then counts as a crash. After five in a row a callback
-// would be dead as poison although it was never sent. So an uncertain stamp is remembered, and undone when
-// SQL answers: it is written once more under the same token, which returns its fences, and then results
-// without an attempt end the claims.
+// A stamp that failed may have been written, in part or with only its reply lost. No attempt was made for it,
+// but its rows stay claimed until the claim expires, and each then counts as a crash. After five in a row a
+// callback would be dead as poison although it was never sent. So an uncertain stamp is remembered, and
+// undone when SQL answers: it is written once more under the same token, which returns its fences, and then
+// results without an attempt end the claims.
 //
 // The guard against a double send is the fence: the repeated stamp refuses rows that another claim has by
 // now.
 
-// maxUncertainStamps is the most stamps that are remembered; the claims of further ones expire. While SQL
-// fails no claims are made, so there are few.
+// maxUncertainStamps is the most stamps that are remembered; the claims of further ones expire. There are
+// few: an outage of SQL stops claims.
 const maxUncertainStamps = 1024
 
 // An uncertainStamp is a stamp that may have been written, and the items of its leases by id.
@@ -32,7 +32,7 @@ type uncertainStamp struct {
 }
 
 // uncertainStamps keeps the stamps that may have been written. It implements index.Undoer: a probe that finds
-// SQL working again calls Undo before it lets claims go on.
+// SQL working calls Undo, after an outage before it lets claims go on.
 type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex

@@ -68,7 +68,7 @@ type health struct {
 	// them, the leases fill their lanes and the locks stay taken, at most until both expire.
 	missedSettlements []schedule.Settlement
 	missedUnlocks     []*schedule.Lease
-	// undoer runs when a probe finds SQL working again, before the probe lets claims go on.
+	// undoer runs when a probe finds SQL working, after an outage before the probe lets claims go on.
 	undoer Undoer
 	wake   chan struct{}
 	// failedNow holds a token when the index has just failed. It is then probed at once: most often only a
@@ -88,8 +88,8 @@ func newHealth(ix *Index) *health {
 // Failing returns whether an operation of the index has failed, and no probe has succeeded since.
 func (h *health) Failing() bool { return !h.reach.is(answering) }
 
-// SQLFailed reports that a stamp or a commit of results failed because of SQL. Claims stop until a probe or a
-// commit has succeeded.
+// SQLFailed reports that an accept, a stamp or a commit of results failed because of SQL. Claims stop until a
+// probe or a commit has succeeded.
 func (h *health) SQLFailed(err error) {
 	now := time.Now()
 	h.mu.Lock()
@@ -135,7 +135,7 @@ func (h *health) SQLCommitted() {
 	}
 }
 
-// SQLWorked reports that a stamp or a commit succeeded, so that claims go on.
+// SQLWorked reports that a stamp, a commit or a probe succeeded, so that claims go on.
 func (h *health) SQLWorked() {
 	if !h.sqlDown.Load() {
 		return // the usual case

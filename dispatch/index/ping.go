@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// SQLFailingSince returns since when SQL refuses commits: those of claims and results, or those of the ping
-// in a process that makes no claims. Zero: SQL commits.
+// SQLFailingSince returns since when SQL refuses commits: those of accepts, claims and results, or the ping,
+// whichever failed first. Zero: SQL commits.
 func (ix *Index) SQLFailingSince(ctx context.Context) time.Time {
 	var since time.Time
 	if ix.health.SQLIsDown() {
@@ -34,7 +34,7 @@ func (p *sqlPing) failingSince() time.Time {
 const (
 	// pingMaxAge is how long the result of a ping is reused, so that health checks are no load of their own.
 	pingMaxAge = time.Second
-	// pingTimeout bounds a ping of SQL.
+	// pingTimeout bounds a ping of SQL. SQLite does not interrupt a commit that it has begun.
 	pingTimeout = 2 * time.Second
 )
 
@@ -48,7 +48,8 @@ type sqlPing struct {
 }
 
 // PingSQL makes a small commit, and returns nil or why it failed. The result is reused for pingMaxAge.
-// Callers at the same time wait for one ping, at most pingTimeout, also if their ctx ends.
+// Callers at the same time wait for one ping, also if their ctx ends. It writes, because a database may
+// answer reads and still refuse commits.
 func (ix *Index) PingSQL(ctx context.Context) error {
 	ix.ping.mu.Lock()
 	defer ix.ping.mu.Unlock()

@@ -73,13 +73,13 @@ func (ix *Index) verify(ctx context.Context, maxIDs int) (Drift, error) {
 	return report, nil
 }
 
-// inBoth returns the ids that are in a and in b, in their order. It removes the others from a.
+// inBoth returns the ids that are in a and in b, sorted. It removes the others from a.
 func inBoth(a, b map[string]bool) []string {
 	maps.DeleteFunc(a, func(id string, _ bool) bool { return !b[id] })
 	return slices.Sorted(maps.Keys(a))
 }
 
-// publicIDs returns the first ids in the form that users know.
+// publicIDs returns the first maxIDs ids, with store.CallbackPrefix.
 func publicIDs(ids []string, maxIDs int) []string {
 	out := make([]string, min(len(ids), maxIDs))
 	for i := range out {

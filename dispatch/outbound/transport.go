@@ -93,7 +93,8 @@ func (t *transport) open(a *attempt, u *url.URL, key poolKey) (*connection, erro
 	return newConnection(conn, raw, key), nil
 }
 
-// handshake makes a TLS client connection on raw, within another dialTimeout. Its error is
+// handshake makes a TLS client connection on raw, within another dialTimeout: a server that accepts the
+// connection and then says nothing must not use up the attempt's timeout. Its error is
 // http.ErrSchemeMismatch if the receiver answers in plain HTTP. The caller closes raw after an error.
 func (t *transport) handshake(a *attempt, raw net.Conn, host string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)

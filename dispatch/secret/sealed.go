@@ -30,7 +30,7 @@ func (p KeyProblem) String() string {
 		p.Table, p.ID, p.KeyID)
 }
 
-// Check decrypts the given rows, one for each master key in SQL, and returns a problem for each failure.
+// Check decrypts the given rows, one for each table and master key, and returns a problem for each failure.
 func (k *Keyring) Check(rows []store.SealedRow) []KeyProblem {
 	var problems []KeyProblem
 	for i := range rows {

@@ -326,8 +326,9 @@ func (ix *Index) adapt(it *item, s *schedule.Item) {
 	}
 }
 
-// hold starts the hold of the settlement's lane, or lengthens one that runs; it shortens none. HoldUntil is a
-// wall time, as clock is. The lane keeps its hold on the steady clock.
+// hold starts the hold of the settlement's lane, or lengthens one that runs. It shortens none: another
+// attempt of the lane may have asked for longer. HoldUntil is a wall time, as clock is. The lane keeps its
+// hold on the steady clock.
 func (ix *Index) hold(s *schedule.Settlement) {
 	if s.HoldUntil <= ix.clock {
 		return

@@ -42,7 +42,7 @@ type lane struct {
 	pausedUntil int64
 	heldUntil   int64 // on the steady clock
 	heldSince   int64 // when the hold began, over holds without a gap, on the steady clock
-	rested      int64 // when its last item was removed, on the steady clock
+	rested      int64 // when an item was last removed from it, on the steady clock
 
 	prefetch int // how many more items the claim in progress may prefetch
 
@@ -62,7 +62,8 @@ type leaving struct {
 	virtual int64
 }
 
-// lane returns the lane of that number. It makes a new lane if necessary.
+// lane returns the lane of that number, which it makes if there is none. An operation that must not make one
+// reads ix.lanes.
 func (ix *Index) lane(number int64) *lane {
 	l := ix.lanes[number]
 	if l == nil {

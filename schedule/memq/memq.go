@@ -175,8 +175,8 @@ func each[E, R any](ctx context.Context, ix *Index, operation string, elements [
 	return replies, nil
 }
 
-// moment returns a due time as the index keeps it: zero and less become now, and times after schedule.MaxTime
-// become schedule.MaxTime.
+// moment returns a due time as the index keeps it: zero and less become now, and times after
+// schedule.MaxTime, which no callback has, become schedule.MaxTime.
 func (ix *Index) moment(due int64) int64 {
 	if due <= 0 {
 		return ix.clock

@@ -222,9 +222,9 @@ func (l *auditListing) run() error {
 		if err := l.add(size); err != nil || l.page.Next != "" {
 			return false, err
 		}
-		// The end is read after the entries, and counted from the newest entry down. If entries were added in
-		// between, it is a newer entry than the last one that was read: the next window overlaps this one
-		// instead of leaving some out.
+		// The end is read after the entries, and counted down from where the window begins. If entries were
+		// added to a first window in between, the end is newer than the last entry that was read: the next
+		// window overlaps this one, and leaves none out.
 		q := l.endQuery(size)
 		end, more, err := sqldb.Value[string](l.read, q.text, q.args...)
 		if err != nil || !more {

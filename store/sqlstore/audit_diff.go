@@ -100,7 +100,7 @@ func redactedURL(raw string) any {
 	return store.MaskURL(raw)
 }
 
-// printedRate prints a rate; null for none.
+// printedRate returns a rate as the audit shows it, such as "50/s"; nil, so null, for no bound.
 func printedRate(r store.Rate) any {
 	if r == (store.Rate{}) {
 		return nil
@@ -108,7 +108,7 @@ func printedRate(r store.Rate) any {
 	return r.String()
 }
 
-// printedTime prints a time in Unix milliseconds; null for zero.
+// printedTime returns a time in Unix milliseconds as the audit shows it; nil, so null, for zero.
 func printedTime(ms int64) any {
 	switch ms {
 	case 0:
@@ -290,7 +290,7 @@ func scheduleParts(s *store.Schedule) []part {
 func redriveParts(r *store.Redrive) []part {
 	return []part{
 		samePart("action", r.Action),
-		samePart("filter", r.Shown),
+		samePart("filter", r.FilterText),
 		samePart("ladder", r.Ladder),
 		{"url", r.URL, redactedURL(r.URL)},
 		{"due_at", r.DueAt, printedTime(r.DueAt)},

@@ -31,7 +31,7 @@ type listing struct {
 // A pageBudget is how much one page may scan. It is reached by rows mostly, so that the same page ends at the
 // same row when it is read again; time is for slow disks.
 type pageBudget struct {
-	// first is the size of the first window, which is at least twice the page.
+	// first is the least size of the first window, which is also at least twice the page.
 	first int
 	// rows and time end the scan when one of them is used up. A window is not begun if it would not end in
 	// time.

@@ -14,7 +14,7 @@ import (
 // redriveSpec is the members of a stored redrive that never change.
 func redriveSpec(r *store.Redrive) members {
 	return members{
-		"action": &r.Action, "filter": &r.Filter, "shown": &r.Shown, "ladder": &r.Ladder, "url": &r.URL,
+		"action": &r.Action, "filter": &r.Filter, "shown": &r.FilterText, "ladder": &r.Ladder, "url": &r.URL,
 		"due_at": &r.DueAt, "delay": &r.Delay, "rate": &r.Rate,
 	}
 }
@@ -74,7 +74,8 @@ func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor
 			return err
 		}
 		return t.auditChange(r.Project, "redrive.create", r.ID, r.CreatedAt, by,
-			diff(redriveParts, new(store.Redrive), &r).made(), fields{"action": r.Action, "filter": r.Shown})
+			diff(redriveParts, new(store.Redrive), &r).made(),
+			fields{"action": r.Action, "filter": r.FilterText})
 	})
 }
 

@@ -29,7 +29,8 @@ type sealedTable struct {
 	name, key, column, project string
 	// inUse is a condition that leaves out rows whose value is no longer used; $2 is the present time.
 	inUse string
-	// open takes the sealed values out of text. seal returns the column's text with the new values.
+	// open reads the sealed values of a row into it: from text, or the secret itself. seal returns the
+	// column's value with the new ones.
 	open func(r *sealedRow) error
 	seal func(r *sealedRow) (any, error)
 }

@@ -279,7 +279,7 @@ func (s *script) defaultOf(name string, of reflect.Type) any {
 			Hint: "…x", CreatedAt: s.now, ExpiresAt: s.now + 1000,
 		}
 	case *store.Redrive:
-		return store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, Shown: "{}",
+		return store.Redrive{ID: s.id(), Project: project, CreatedAt: s.now, FilterText: "{}",
 			Filter: store.Filter{To: s.now + 1}}
 	case *store.AuditEntry:
 		return store.AuditEntry{ID: s.id(), Project: project, At: s.now, Actor: "key_1", Action: "x",

@@ -175,8 +175,9 @@ func (f *kvFields) has(name string) bool {
 	return slices.ContainsFunc(f.fields, func(field kvField) bool { return field.name == name })
 }
 
-// appendTo returns the body with fields added after its own. All other bytes stay unchanged. The names and
-// values of the added fields must need no escapes in JSON and XML; for a form they are escaped.
+// appendTo returns the body or query that f was read from, with fields added after its own. All other bytes
+// stay unchanged. The added names must need no escapes, nor their values in JSON and XML; in a form values
+// are escaped.
 func (f *kvFields) appendTo(body []byte, added []kvField) []byte {
 	var b bytes.Buffer
 	b.Grow(len(body) + 512)

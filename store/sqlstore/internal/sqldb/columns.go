@@ -21,7 +21,7 @@ type Column struct {
 	At any
 }
 
-// Columns are the columns of one row of a noun.
+// Columns are the columns of one row of a table.
 type Columns []Column
 
 // List returns the names, separated by commas.

@@ -96,7 +96,8 @@ func sqliteDialect() *Dialect {
 	}
 }
 
-// sqliteWords removes the row locks, which SQLite does not have: it has one writer, so it needs none.
+// sqliteWords puts a text into the words of SQLite: instr for strpos, and no row locks, because SQLite has
+// one writer.
 func sqliteWords(text string) string {
 	for _, lock := range [...]string{" FOR UPDATE", " FOR SHARE", " FOR UPDATE SKIP LOCKED"} {
 		text = strings.TrimSuffix(text, lock)
@@ -117,17 +118,17 @@ func jsonRows(in Input) ([]any, error) {
 	return []any{string(text)}, err
 }
 
-// parameter returns the parameter at the beginning of a text that follows a $: a number, "i" for the
-// multi-row input, or "".
-func parameter(text string) string {
+// parameter returns the name of the parameter whose $ stands before the text: a number, "i" for the multi-row
+// input, or "" if it is none, such as $id.
+func parameter(after string) string {
 	n := 0
-	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+	for n < len(after) && after[n] >= '0' && after[n] <= '9' {
 		n++
 	}
-	if n == 0 && strings.HasPrefix(text, "i") && strings.IndexFunc(text[1:], isInName) != 0 {
-		n = 1
+	if n == 0 && strings.HasPrefix(after, "i") && strings.IndexFunc(after[len("i"):], isInName) != 0 {
+		n = 1 // an i that begins no longer name
 	}
-	return text[:n]
+	return after[:n]
 }
 
 func isInName(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }

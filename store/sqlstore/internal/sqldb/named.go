@@ -28,8 +28,8 @@ func Named[T any](names string) func(*T) Columns {
 		}
 		columns[i], paths[i] = column, path
 	}
-	return func(noun *T) Columns {
-		v := reflect.ValueOf(noun).Elem()
+	return func(row *T) Columns {
+		v := reflect.ValueOf(row).Elem()
 		all := make(Columns, len(columns), 2*len(columns))
 		for i := range all {
 			all[i] = Column{columns[i], stored(v.FieldByIndex(paths[i]))}

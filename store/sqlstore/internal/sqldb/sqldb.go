@@ -1,5 +1,5 @@
 // Package sqldb opens, writes and reads SQLite and PostgreSQL (15 and later) for package sqlstore. It knows
-// no callbacks, endpoints or other nouns.
+// no callbacks, endpoints or other types of the store.
 //
 // It guarantees:
 //   - A transaction that returned no error is committed and synced to disk.
