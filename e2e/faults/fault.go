@@ -145,7 +145,7 @@ const reportHead = `# The fault matrix, as measured
 | column | meaning |
 |---|---|
 | on | the combinations of database and index that the fault ran on |
-| lost | accepted callbacks that were lost; the run fails unless it is zero |
+| lost | accepted callbacks that were lost; the run fails unless it is zero. F55 damages the database itself: what that removed is in the list, and not counted |
 | duplicates | sends that no charged attempt accounts for |
 | bound | the most duplicates that the fault may cause |
 | healed in | time from the end of the last fault to the end of the last callback, with its waits |
