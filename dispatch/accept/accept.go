@@ -21,9 +21,9 @@ const MaxAccept = 1000
 // fails, or the process dies before, the next sweep finds the row.
 //
 // The error of a result is a *store.InvalidError, store.ErrIdempotencyMismatch,
-// store.ErrIdempotencyInProgress, store.ErrOpenQuota, store.ErrLaneQuota, or that of a read of settings. An
-// error of Accept itself is store.ErrUnavailable, the context's, or of a caller's mistake; no submission is
-// then known to be accepted, see store.Engine.
+// store.ErrIdempotencyInProgress, store.ErrOpenQuota, store.ErrLaneQuota, or the error of reading settings.
+// If Accept itself returns an error, no submission is known to be accepted: it is store.ErrUnavailable or the
+// context's (see Store.Accept), or the project is unknown or there are more than MaxAccept submissions.
 func (ac *Accepter) Accept(ctx context.Context, project string, subs []Submission) ([]store.Accepted, error) {
 	if len(subs) > MaxAccept {
 		return nil, fmt.Errorf("accept: %d submissions; at most %d in one call", len(subs), MaxAccept)

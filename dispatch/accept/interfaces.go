@@ -24,7 +24,8 @@ type Store interface {
 	// ordered by id.
 	Subscribers(ctx context.Context, project, after string, limit int) ([]store.Endpoint, error)
 	// Accept commits the drafts in one transaction and returns a result for each, in their order. Its error
-	// is ErrUnavailable or the context's; then none was accepted. The drafts must not be changed afterwards.
+	// is ErrUnavailable or the context's. Then no draft is known to be accepted, but all may be: the context
+	// may have ended, or the connection broken, during the commit. The drafts must not be changed afterwards.
 	Accept(ctx context.Context, drafts []store.Draft) ([]store.Accepted, error)
 	// PlanEvent stores the plan of an event with an idempotency key. If a plan exists it returns that one and
 	// known. Its error is ErrIdempotencyMismatch if the fingerprints differ.

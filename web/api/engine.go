@@ -21,7 +21,7 @@ type Engine interface {
 	CursorKey(ctx context.Context) ([]byte, error)
 
 	// Accept validates and commits submissions, and returns the result of each at the same index. After an
-	// error nothing was accepted.
+	// error no submission is known to be accepted; see accept.Store.
 	Accept(ctx context.Context, project string, subs []accept.Submission) ([]store.Accepted, error)
 	// AcceptEvent commits one callback per endpoint that subscribes to the submission's topic.
 	AcceptEvent(ctx context.Context, project string, s accept.Submission) (accept.EventReceipt, error)
