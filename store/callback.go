@@ -139,8 +139,8 @@ type Policy struct {
 type Success struct {
 	// Name is the name of a preset of the program or the project. Empty: Rule has no preset.
 	Name string `json:"name"`
-	// Rule is the rule as JSON, read by package dispatch/outbound. Empty: the rule of that
-	// name, of the program or, in settings such as an endpoint's, of the project.
+	// Rule is the rule as JSON, read by package dispatch/outbound. Empty: the program's rule of that name, or
+	// the project's own in settings such as an endpoint's.
 	Rule JSONText `json:"rule,omitempty"`
 }
 

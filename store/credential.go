@@ -166,8 +166,8 @@ type SealedTable string
 
 // The tables with sealed columns.
 const (
-	// SealedSecrets is the table of secrets. The others have credentials in headers, schedules in
-	// their template.
+	// SealedSecrets is the table of secrets. Schedules have credentials in their template, the others in
+	// headers.
 	SealedSecrets   SealedTable = "secrets"
 	SealedProjects  SealedTable = "projects"
 	SealedEndpoints SealedTable = "endpoints"

@@ -57,8 +57,8 @@ func newMetrics(p process.Metrics) *metrics {
 	return m
 }
 
-// claimed counts a claimer's claim by its reply. One without leases is no claim that did anything, so it
-// counts only with the leases and records that it removed.
+// claimed counts the reply to a claim: the claim itself only if it has leases, and always what the claim
+// reaped and quarantined.
 func (m *metrics) claimed(c *schedule.Claimed) {
 	if len(c.Leases) > 0 {
 		m.claims.Inc()

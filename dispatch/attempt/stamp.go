@@ -134,9 +134,9 @@ func (rn *Runner) awaitDue(r *ready) {
 	}
 }
 
-// stampFailed hands back a batch that SQL could not stamp. If SQL does not work, that also stops claims; any
-// other error concerns this batch only. Rows may have been stamped in either case, in part or with only the
-// reply lost, so the stamp is remembered, and undone by the next probe that finds SQL working (uncertain.go).
+// stampFailed hands back a batch that SQL could not stamp. If SQL does not answer, claims stop too; any
+// other error concerns this batch only. In both cases some or all rows may be stamped, so the stamp is
+// remembered, and the next probe that finds SQL working undoes it (uncertain.go).
 func (rn *Runner) stampFailed(ctx context.Context, err error, s store.Stamp, leases []schedule.Lease) {
 	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 		rn.index.SQLFailed(err)

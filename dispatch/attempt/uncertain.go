@@ -32,7 +32,7 @@ type uncertainStamp struct {
 }
 
 // uncertainStamps keeps the stamps that may have been written. It implements index.Undoer: a probe that finds
-// SQL working calls Undo, after an outage before it lets claims go on.
+// SQL working calls Undo. After an outage it does so before claims go on.
 type uncertainStamps struct {
 	rn       *Runner
 	mu       sync.Mutex

@@ -9,7 +9,7 @@ import (
 )
 
 // A mismatch begins once, however often it is found again: while a foreign index is left alone, and while
-// rebuilds of it fail. After a match the next one begins anew.
+// rebuilds of it fail. After a match, the next one has another beginning.
 func TestMismatchHasOneBeginning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ type health struct {
 	// them, the leases fill their lanes and the locks stay taken, at most until both expire.
 	missedSettlements []schedule.Settlement
 	missedUnlocks     []*schedule.Lease
-	// undoer runs when a probe finds SQL working, after an outage before the probe lets claims go on.
+	// undoer runs when a probe finds SQL working. After an outage it runs before claims go on.
 	undoer Undoer
 	wake   chan struct{}
 	// failedNow holds a token when the index has just failed. It is then probed at once: most often only a

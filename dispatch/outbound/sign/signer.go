@@ -360,8 +360,8 @@ func (k Kind) SendsSecret() bool { return k.Name == Basic || k.Name == Bearer }
 // is so if it sends its secret or has a private key.
 func (k Kind) IsBound() bool { return k.SendsSecret() || IsPrivate(k.Use) }
 
-// IsPrivate reports whether secrets of a use are private keys. No receiver has a private key,
-// so one key may sign for several receivers.
+// IsPrivate reports whether secrets of a use are private keys. No receiver has a private key, so one key may
+// sign for several receivers.
 func IsPrivate(use string) bool { return use == UseRSA || use == UseEd25519 }
 
 // maxText is the maximum length of an option's text in characters.
