@@ -27,9 +27,9 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo run build test test-full test-long setup test-short vet staticcheck screens simulate bench \
-	bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck reproducible docker \
-	digests clean
+.PHONY: help demo run build test test-full test-long setup setup-full test-short vet staticcheck screens \
+	simulate bench bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck \
+	reproducible docker digests clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
 test: setup ## vet, staticcheck, unit tests, real servers, race detector and smoke tests; about ten minutes
 	@$(TESTRUN) test
 
-test-full: setup ## All faults, races, crowds, simulations and pages; an hour; writes docs/reports/faults.md
+test-full: setup-full ## All faults, races, simulations and pages; an hour; writes docs/reports/faults.md
 	@$(TESTRUN) full
 
 test-long: setup ## Trials of over two minutes each, fuzzing, a million rows; hours
@@ -61,6 +61,9 @@ test-long: setup ## Trials of over two minutes each, fuzzing, a million rows; ho
 
 setup: ## Install what the tests need (Debian, as root) or say what is missing
 	@tools/setup.sh
+
+setup-full: ## Install what make test-full needs in addition
+	@tools/setup.sh full
 
 test-short: ## The tests that need nothing but Go
 	$(GO) test -pgo=off -tags $(TAGS) -short ./...

@@ -4,10 +4,19 @@
 #   a C compiler, for the race detector
 #   Chromium and a font with Chinese, for the admin pages
 #   curl and jq, for the recipes of the documents
+# Usage: tools/setup.sh [test|full|long]. For full it also checks:
+#   debootstrap, dpkg-deb, lintian, rpm, systemd and shellcheck, for the packages and the unit
+#   Prometheus with promtool, for the alert rules
+#   a JDK, Node, PHP and Python, for the programs of the documents
 # As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
 # is optional: it is installed if the release has it. The script starts no service: the tests start their own
 # servers on free ports.
 set -euo pipefail
+size=${1:-test}
+case $size in
+  test | full | long) ;;
+  *) echo "usage: tools/setup.sh [test|full|long]" >&2; exit 2 ;;
+esac
 
 have_postgres() {
   command -v initdb >/dev/null && command -v postgres >/dev/null && return 0
@@ -43,6 +52,33 @@ missing() {
   have_chromium || echo chromium
   have_chinese || printf '%s\n' fontconfig fonts-wqy-microhei
   have_compiler || printf '%s\n' gcc libc6-dev
+  if [ "$size" = full ]; then
+    missing_full
+  fi
+}
+
+# missing_full lists what make test-full needs in addition: a package for each program that is missing.
+missing_full() {
+  local program package
+  while read -r program package; do
+    command -v "$program" >/dev/null || echo "$package"
+  done <<'EOF'
+debootstrap debootstrap
+dpkg-deb dpkg
+lintian lintian
+rpm rpm
+rpm2cpio rpm2cpio
+cpio cpio
+setpriv util-linux
+shellcheck shellcheck
+systemd-analyze systemd
+prometheus prometheus
+promtool prometheus
+javac default-jdk-headless
+node nodejs
+php php-cli
+python3 python3
+EOF
 }
 
 # wanted prints the package of Valkey if it is not installed and the package lists have it.
@@ -58,7 +94,7 @@ wanted() {
   done
 }
 
-packages=$(missing | tr '\n' ' ')
+packages=$(missing | sort -u | tr '\n' ' ')
 can_install=no
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && can_install=yes
 if [ -z "$packages" ] && { [ $can_install = no ] || [ -z "$(wanted)" ]; }; then
