@@ -185,8 +185,8 @@ func matrix() []fault {
 		{"F18", "no file descriptors left", onlySQLite, noDescriptors, 0},
 		{"F45", "no name server answers", onlySQLite, noNames, 0},
 
-		// Two binaries run at the same time: the one of this checkout, and one with another migration. The
-		// tests add that migration as an overlay to the build.
+		// Two binaries run at the same time: the one of this checkout, and one with another migration, which
+		// the tests add as an overlay to the build. F46 upgrades from the newest release, once there is one.
 		{"F46", "rolling upgrade and back", bothWithRedis, rollingUpgrade, 0},
 		{"F47", "migration that fails half-way", both, brokenMigration, 0},
 		{"F47", "killed in a migration", onlyPostgresRedis, killedInMigration, 0},

@@ -92,9 +92,23 @@ func (tr *trial) launchTomorrow() *harness.Process {
 
 // rollingUpgrade replaces two of three old processes with new ones, which migrate, and then goes back to old
 // ones, all under load. Each process ends in order, so nothing is sent twice.
+//
+// The new process is the one of this checkout, and the old one the newest release. Before the first release
+// there is none: then the old process is the one of this checkout, and the new one has one more migration.
 func rollingUpgrade(tr *trial) {
-	tr.built(buildTomorrow) // builds before the load starts
-	one, two := tr.Serve(), tr.Serve()
+	tag, err := newestRelease()
+	tr.Check(err)
+	launchOld, launchNew := tr.Serve, func(...string) *harness.Process { return tr.launchTomorrow() }
+	if tag != "" {
+		old := tr.built(buildRelease)
+		launchOld = func(args ...string) *harness.Process {
+			return tr.Launch(harness.Launch{Program: old, Args: args})
+		}
+		launchNew = tr.Serve
+	} else {
+		tr.built(buildTomorrow) // builds before the load starts
+	}
+	one, two := launchOld(), launchOld()
 	ld := tr.Load(40, tr.Mixed)
 	const phase = 4 * time.Second
 	stay := func(what string) {
@@ -105,16 +119,16 @@ func rollingUpgrade(tr *trial) {
 		}
 	}
 	stay("two old processes ran")
-	three := tr.launchTomorrow()
+	three := launchNew()
 	one.Exit(exitLimit)
-	four := tr.launchTomorrow()
+	four := launchNew()
 	stay("one old and two new processes ran")
 	tr.ready(two)
 	two.Exit(exitLimit)
 	stay("two new processes ran")
 	// Back again: an old process starts on the newer schema, with and without running its own migrations.
-	five := tr.Serve()
-	six := tr.Serve("--migrate=false")
+	five := launchOld()
+	six := launchOld("--migrate=false")
 	three.Exit(exitLimit)
 	four.Exit(exitLimit)
 	stay("two old processes ran on the new schema")
@@ -125,8 +139,12 @@ func rollingUpgrade(tr *trial) {
 	if v.Uncertain > 0 {
 		tr.Errorf("%d attempts have an unknown outcome after orderly ends", v.Uncertain)
 	}
-	tr.Remark("two old, one old and two new, two new, two old on the new schema: %d accepted, each sent by "+
-		"its tiers only; accepts %s, lateness %s", v.Accepted, report.Took, v.Lateness)
+	between := "this build and the same with one more migration"
+	if tag != "" {
+		between = tag + " and this build"
+	}
+	tr.Remark("%s: two old, one old and two new, two new, two old on the new schema: %d accepted, each sent "+
+		"by its tiers only; accepts %s, lateness %s", between, v.Accepted, report.Took, v.Lateness)
 }
 
 // brokenMigration starts a new process whose migration fails at its last statement, while an old one runs,

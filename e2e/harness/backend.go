@@ -288,8 +288,10 @@ var build = sync.OnceValues(func() (string, error) { return Build(filepath.Join(
 // Build builds the binary from this checkout, with failpoints and the given flags of go build, and writes it
 // to the file name.
 func Build(name string, flags ...string) (string, error) {
-	args := append([]string{"build", "-pgo=off", "-tags", "nomsgpack failpoints", "-o", name}, flags...)
-	cmd := exec.Command("go", append(args, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")...)
+	args := append([]string{"build"}, flags...)
+	args = append(args, "-pgo=off", "-tags", "nomsgpack failpoints", "-o", name,
+		"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+	cmd := exec.Command("go", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
