@@ -65,6 +65,8 @@ type App struct {
 	Engine   *dispatch.Engine
 	Web      *web.Server
 	lock     *indexLock
+	// notifySocket is the socket of the service manager, or empty.
+	notifySocket string
 	// Close calls closers in reverse order.
 	closers []func() error
 }
@@ -74,7 +76,7 @@ type App struct {
 func New(
 	ctx context.Context, c *console.Console, s *config.Settings, log *slog.Logger,
 ) (srv *App, err error) {
-	srv = &App{Settings: s, Log: log, version: c.Version}
+	srv = &App{Settings: s, Log: log, version: c.Version, notifySocket: c.Lookup("NOTIFY_SOCKET")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, srv.Close())
@@ -324,15 +326,19 @@ func (srv *App) Run(ctx context.Context) error {
 	endWeb := start("web server", srv.Web.Run)
 	endEngine := start("engine", srv.Engine.Run)
 	endCollector := start("collector", tuneCollector)
+	// New listens and has found SQL and the keys in order, so that the first request can be accepted.
+	srv.notify("READY=1", "STATUS=serving")
 
 	select {
 	case <-ctx.Done():
+		srv.notify(drainNotice(srv.Settings)...)
 		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout",
 			srv.Settings.DrainTimeout)
 		// Keep the API open for a while, so that load balancers notice that readiness ended.
 		srv.drain()
 		console.Pause(failed, srv.Settings.ShutdownDelay)
 	case <-failed.Done():
+		srv.notify("STOPPING=1", "STATUS=failed")
 		srv.drain()
 	}
 	if err := srv.Web.ClosePublic(); err != nil {
