@@ -29,11 +29,11 @@ func TestOverdueRowsAreMeasured(t *testing.T) {
 		b.ok(testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP `+name+` How long retention has been late to remove the oldest row, by kind. 0: nothing is overdue.
 # TYPE `+name+` gauge
-`+name+`{what="callback"} 5400
-`+name+`{what="key"} 0
-`+name+`{what="outcome"} 0
-`+name+`{what="payload"} 0
-`+name+`{what="version"} 0
+`+name+`{kind="callback"} 5400
+`+name+`{kind="key"} 0
+`+name+`{kind="outcome"} 0
+`+name+`{kind="payload"} 0
+`+name+`{kind="version"} 0
 `), name))
 	})
 }

@@ -26,6 +26,8 @@ type process struct {
 	view     *indexView
 	engine   *dispatch.Engine
 	registry *prometheus.Registry
+	// counters are the counters before the first event.
+	counters map[string]int
 	started  time.Time
 	// stop ends Run like SIGTERM; a crash closes died.
 	stop  context.CancelFunc

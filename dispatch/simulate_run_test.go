@@ -160,6 +160,10 @@ func (s *simulation) start(ctx context.Context, slot int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.counters, err = countersOf(p.registry)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	if s.ending {
 		s.mu.Unlock()

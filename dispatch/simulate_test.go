@@ -160,31 +160,41 @@ func (b *batch) add(t *testing.T, s *simulation, e *judge.Evidence, v *judge.Ver
 		}
 	}
 	for _, p := range s.starts {
-		if err := b.count(p.registry); err != nil {
+		counters, err := countersOf(p.registry)
+		if err != nil {
 			t.Errorf("metrics: %v", err)
+		}
+		for name, n := range counters {
+			if _, ok := p.counters[name]; !ok {
+				t.Errorf("the counter %q did not exist before its first event", name)
+			}
+			if n > 0 {
+				b.met[name] += n
+			}
 		}
 	}
 }
 
-// count adds the counters of one process.
-func (b *batch) count(registry *prometheus.Registry) error {
+// countersOf returns the counters of one process, by their names and labels.
+func countersOf(registry *prometheus.Registry) (map[string]int, error) {
 	families, err := registry.Gather()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	counters := make(map[string]int)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if m.GetCounter().GetValue() == 0 {
+			if m.GetCounter() == nil {
 				continue
 			}
 			name := strings.TrimPrefix(f.GetName(), "dispatcher_")
 			for _, l := range m.GetLabel() {
 				name += " " + l.GetValue()
 			}
-			b.met[name] += int(m.GetCounter().GetValue())
+			counters[name] = int(m.GetCounter().GetValue())
 		}
 	}
-	return nil
+	return counters, nil
 }
 
 // mustMeet are the faults and recoveries that a batch must meet; otherwise it proves nothing about them.

@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
@@ -40,13 +41,13 @@ func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, er
 	m := &middleware{
 		log: log,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcher_http_requests_total",
+			Name: metric.Prefix + "http_requests_total",
 			Help: "Public HTTP requests by route and status code.",
 		}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dispatcher_http_request_seconds",
+			Name:    metric.Prefix + "http_request_duration_seconds",
 			Help:    "Time from the end of a request's header to the end of its response, by route.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+			Buckets: metric.Durations(),
 		}, []string{"route"}),
 	}
 	for _, c := range []prometheus.Collector{m.requests, m.seconds} {
@@ -60,6 +61,21 @@ func newMiddleware(log *slog.Logger, reg prometheus.Registerer) (*middleware, er
 	}
 	m.idPrefix = hex.EncodeToString(random[:]) + "-"
 	return m, nil
+}
+
+// createSeries creates the series of every route, also those of the status codes that alerts watch. Other
+// codes appear with their first response.
+func (m *middleware) createSeries(routes gin.RoutesInfo) {
+	names := []string{unmatched}
+	for _, r := range routes {
+		names = append(names, r.Method+" "+r.Path)
+	}
+	for _, route := range names {
+		m.seconds.WithLabelValues(route)
+		for _, code := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} {
+			m.requests.WithLabelValues(route, strconv.Itoa(code))
+		}
+	}
 }
 
 // requestID returns an id for one request. It ignores an id from the client, which would let a stranger write

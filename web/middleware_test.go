@@ -223,7 +223,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`dispatcher_http_requests_total{code="202",route="POST /v1/callbacks"} 1`,
 		`dispatcher_http_requests_total{code="404",route="unmatched"} 1`,
-		`dispatcher_http_request_seconds_count{route="POST /v1/callbacks"} 1`,
+		`dispatcher_http_request_duration_seconds_count{route="POST /v1/callbacks"} 1`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("metrics lack %s", want)

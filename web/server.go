@@ -170,6 +170,7 @@ func (s *Server) publicHandler() (http.Handler, error) {
 	if s.o.UI != nil {
 		s.o.UI.Register(engine)
 	}
+	m.createSeries(engine.Routes())
 	return engine, nil
 }
 

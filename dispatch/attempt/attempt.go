@@ -134,7 +134,7 @@ func (rn *Runner) putBack(ctx context.Context, back []ready) {
 			ID: r.cb.ID, Fence: r.cb.Fence, State: store.Scheduled, DueAt: at, Diverts: 1, Stamped: r.cb,
 		}
 		rn.settler.add(ended{
-			lease: r.lease, generation: generation, putBack: "lane_stopped", result: result,
+			lease: r.lease, generation: generation, putBack: divertLaneStopped, result: result,
 		})
 		rn.slots.putBack(r.lease.Health)
 		rn.attempts.Done()
@@ -212,7 +212,7 @@ func (rn *Runner) try(
 	}()
 	if !rn.extendLease(ctx, cb, l) {
 		// Another process may hold the lock: do not send, and do not count an attempt.
-		out.putBack = "lock_lost"
+		out.putBack = divertLockLost
 		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
@@ -247,7 +247,7 @@ func (rn *Runner) try(
 func (rn *Runner) claimTooOld(cb *store.Stamped, age time.Duration, out ended) ended {
 	rn.log.Warn("attempt postponed: its claim is too old",
 		"callback_id", store.CallbackPrefix+cb.ID, "age", age)
-	out.putBack = "claim_old"
+	out.putBack = divertClaimOld
 	out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, cb.DueAt, 1
 	return out
 }

@@ -52,7 +52,7 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 	if len(conflict) == 0 {
 		return leases
 	}
-	rn.metrics.diverted.WithLabelValues("lock_conflict").Add(float64(len(diverted)))
+	rn.metrics.diverted.WithLabelValues(divertLockConflict).Add(float64(len(diverted)))
 	rn.index.Settle(ctx, diverted)
 	rn.index.HintOnlyShard()
 	kept := make([]schedule.Lease, 0, len(leases)-len(conflict))

@@ -33,28 +33,65 @@ func newMetrics(p process.Metrics) *metrics {
 	m.reaped = p.Counter("leases_reaped_total", "Leases that expired, as claims found them.")
 	m.quarantined = p.Counter("index_records_quarantined_total",
 		"Index records that could not be decoded and were quarantined.")
-	m.wakes = p.CounterVec("wakes_total", "How often claimers woke up, by cause.", "cause")
-	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by result.", "result")
+	m.wakes = p.CounterVec("wakes_total", "How often claimers woke up, by cause.", "cause",
+		schedule.ByTimer.String(), schedule.ByHint.String(), schedule.ByPoll.String(),
+		schedule.ByEnd.String())
+	m.refused = p.CounterVec("stamps_refused_total", "Claims that SQL refused, by result.", "result",
+		refusedParked, refusedDropped, refusedBehind, refusedCorrupt)
 	m.diverted = p.CounterVec("diverts_total",
-		"Callbacks postponed without counting an attempt, by reason.", "reason")
-	m.attempts = p.CounterVec("attempts_total", "Ended attempts, by class and outcome.", "class", "outcome")
-	m.attemptTime = p.Histogram("attempt_seconds", "Duration of an attempt in seconds.")
+		"Callbacks postponed without counting an attempt, by reason.", "reason", divertReasons...)
+	m.attempts = p.CounterVecOf("attempts_total", "Ended attempts, by class and outcome.",
+		[]string{"class", "outcome"}, attemptSeries())
+	m.attemptTime = p.Histogram("attempt_duration_seconds", "Duration of an attempt.")
 	m.lateness = p.Histogram("attempt_lateness_seconds",
-		"Time from the due time to the start of the attempt, in seconds.")
+		"Time from the due time of an attempt to its start.")
 	m.stale = p.Counter("results_stale_total",
 		"Results without effect: their claim was lost before they were committed.")
 	m.undone = p.Counter("stamps_taken_back_total",
 		"Claims that were undone because the reply to their stamp was lost.")
 	m.crashed = p.Counter("attempts_crashed_total",
 		"Attempts whose claim ended without a result; the next claim records them as crashed.")
-	for _, c := range store.Classes {
-		outcome := store.AttemptFailed
-		if c == store.ClassOK {
-			outcome = store.AttemptSucceeded
-		}
-		m.attempts.WithLabelValues(string(c), string(outcome))
-	}
 	return m
+}
+
+// The reasons for which a callback is postponed before its attempt. After an attempt, the reason is the class
+// of the attempt.
+const (
+	divertLockConflict   = "lock_conflict"
+	divertLockLost       = "lock_lost"
+	divertClaimOld       = "claim_old"
+	divertLaneStopped    = "lane_stopped"
+	divertEndpointUnread = "endpoint_unread"
+)
+
+// divertReasons lists all reasons: those above, and the classes that decide postpones without counting them.
+var divertReasons = []string{
+	divertLockConflict, divertLockLost, divertClaimOld, divertLaneStopped, divertEndpointUnread,
+	string(store.ClassSignError), string(store.ClassLocalInfra), string(store.ClassInterrupted),
+	string(store.ClassReceiverBusy),
+}
+
+// The replies of SQL to a claim that it refuses.
+const (
+	refusedParked  = "parked"
+	refusedDropped = "dropped"
+	refusedBehind  = "behind"
+	refusedCorrupt = "corrupt"
+)
+
+// attemptSeries returns the pairs of class and outcome. Only an attempt of class ok succeeds.
+func attemptSeries() [][]string {
+	var pairs [][]string
+	for _, c := range store.Classes {
+		if c == store.ClassOK {
+			pairs = append(pairs, []string{string(c), string(store.AttemptSucceeded)})
+			continue
+		}
+		for _, outcome := range []store.AttemptOutcome{store.AttemptFailed, store.AttemptUnknown} {
+			pairs = append(pairs, []string{string(c), string(outcome)})
+		}
+	}
+	return pairs
 }
 
 // claimed counts the reply to a claim: the claim itself only if it has leases, and always what the claim

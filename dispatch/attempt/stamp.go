@@ -185,18 +185,18 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 		}
 		s := schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Reschedule}
 		s.Due, s.Retry = r.Due, r.Retry
-		why := "parked"
+		why := refusedParked
 		if r.Terminal {
-			s.Outcome, why = schedule.Ack, "dropped"
+			s.Outcome, why = schedule.Ack, refusedDropped
 		}
 		if r.Behind {
 			// It waits for an earlier callback in strict order. The end of that one moves it forward
 			// (BringForward). Its own timer repairs a lost move.
-			s.Outcome, why = schedule.Divert, "behind"
+			s.Outcome, why = schedule.Divert, refusedBehind
 			s.Due = rn.clock.Now() + conflictDelay(l.Diverts).Milliseconds()
 		}
 		if r.Corrupt {
-			why = "corrupt"
+			why = refusedCorrupt
 			rn.log.Error("row of a callback cannot be decoded; the callback is dead with reason invalid",
 				"callback_id", store.CallbackPrefix+r.ID)
 		}

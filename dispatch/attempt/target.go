@@ -184,12 +184,12 @@ func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *en
 	case errors.Is(why, errDeleted):
 		r.State, r.Reason = store.Canceled, store.EndpointDeleted
 	case errors.Is(why, errPaused):
-		out.putBack = "lane_stopped"
+		out.putBack = divertLaneStopped
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+pausedDelay.Milliseconds(), 1
 	default:
 		rn.log.Warn("attempt postponed: its endpoint or project cannot be read",
 			"callback_id", store.CallbackPrefix+cb.ID, "error", why)
-		out.putBack = "endpoint_unread"
+		out.putBack = divertEndpointUnread
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1
 	}
 }

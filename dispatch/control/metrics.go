@@ -17,15 +17,23 @@ type metrics struct {
 	runLateness prometheus.Histogram
 }
 
+// The results of a schedule's due time.
+const (
+	runFired   = "fired"
+	runSkipped = "skipped"
+	runFailed  = "failed"
+)
+
 // newMetrics registers the metrics. It is called once for each registry.
 func newMetrics(p process.Metrics) *metrics {
 	return &metrics{
-		purged: p.CounterVec("purged_total", "Rows that retention removed, by kind.", "what"),
+		purged: p.CounterVec("purged_total", "Rows that retention removed, by kind.", "kind", purgedKinds...),
 		overdue: p.GaugeVec("retention_overdue_seconds",
 			"How long retention has been late to remove the oldest row, by kind. 0: nothing is overdue.",
-			"what"),
+			"kind", overdueKinds...),
 		runs: p.CounterVec("schedule_firings_total",
-			"Due times of schedules that this process handled, by result.", "result"),
+			"Due times of schedules that this process handled, by result.", "result",
+			runFired, runSkipped, runFailed),
 		runLateness: p.Histogram("schedule_lateness_seconds",
 			"Delay between a schedule's due time and the creation of its callback."),
 	}

@@ -32,7 +32,7 @@ type lastPurge struct {
 // A purger examines up to limit rows of one kind. It returns how many it removed, and whether there may be
 // more.
 type purger struct {
-	what string
+	kind string
 	run  func(ctx context.Context, now int64, limit int) (removed int, more bool, err error)
 }
 
@@ -61,6 +61,11 @@ func (ct *Controller) purgers() []purger {
 	}
 }
 
+// purgedKinds are the kinds of rows that the purge removes. Payloads are removed together with callbacks.
+var purgedKinds = []string{
+	"callback", "payload", "key", "version", "outcome", "activity", "session", "dispatcher",
+}
+
 // retention returns the times before which rows are removed now.
 func (ct *Controller) retention(now int64) store.Retention {
 	return store.Retention{
@@ -86,13 +91,13 @@ func (ct *Controller) Purge(ctx context.Context) error {
 		var unfinished []purger
 		for _, p := range left {
 			n, more, err := p.run(ctx, ct.clock.Now(), purgeTurn)
-			ct.metrics.purged.WithLabelValues(p.what).Add(float64(n))
+			ct.metrics.purged.WithLabelValues(p.kind).Add(float64(n))
 			ct.purged.some = ct.purged.some || n > 0
 			switch {
 			case ctx.Err() != nil:
 				return failed
 			case err != nil:
-				failed = errors.Join(failed, fmt.Errorf("purge %s: %w", p.what, err))
+				failed = errors.Join(failed, fmt.Errorf("purge %s: %w", p.kind, err))
 			case more:
 				unfinished = append(unfinished, p)
 			}
@@ -112,9 +117,9 @@ func (ct *Controller) MeasureOverdue(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find overdue rows: %w", err)
 	}
-	for _, what := range overdueKinds {
+	for _, kind := range overdueKinds {
 		before := r.Callbacks
-		switch what {
+		switch kind {
 		case "payload":
 			before = r.Payloads
 		case "outcome":
@@ -123,10 +128,10 @@ func (ct *Controller) MeasureOverdue(ctx context.Context) error {
 			before = r.Now - store.IdempotencyAge.Milliseconds()
 		}
 		overdue := 0.0
-		if at, ok := oldest[what]; ok {
+		if at, ok := oldest[kind]; ok {
 			overdue = float64(before-at) / 1000
 		}
-		ct.metrics.overdue.WithLabelValues(what).Set(overdue)
+		ct.metrics.overdue.WithLabelValues(kind).Set(overdue)
 	}
 	return nil
 }

@@ -134,15 +134,15 @@ func (s *scheduler) report(ctx context.Context, f *store.PlannedRun, out *store.
 	}
 	switch id := store.SchedulePrefix + f.Schedule.ID; {
 	case f.Why != "":
-		s.ct.metrics.runs.WithLabelValues("failed").Inc()
+		s.ct.metrics.runs.WithLabelValues(runFailed).Inc()
 		s.ct.log.Error("schedule due, no callback created", "schedule_id", id, "project",
 			f.Schedule.Project, "due_at", clock.Instant(f.Due), "error", f.Why)
 	case f.Draft == nil:
-		s.ct.metrics.runs.WithLabelValues("skipped").Inc()
+		s.ct.metrics.runs.WithLabelValues(runSkipped).Inc()
 		s.ct.log.Info("schedule skipped a missed due time", "schedule_id", id, "project", f.Schedule.Project,
 			"due_at", clock.Instant(f.Due))
 	default:
-		s.ct.metrics.runs.WithLabelValues("fired").Inc()
+		s.ct.metrics.runs.WithLabelValues(runFired).Inc()
 		s.ct.metrics.runLateness.Observe(float64(f.Now-f.Due) / 1000)
 		s.ct.accept.Enqueue(ctx, &out.Accepted)
 	}

@@ -68,7 +68,7 @@ func (ix *Index) SetLanes(ctx context.Context, since int64) (int64, error) {
 		ix.pauses.set(settings)
 		ix.listener.SettingsChanged(settings)
 		if err := ix.o.Schedule.SetLanes(ctx, settings); err != nil {
-			ix.health.Failed("set lanes", err)
+			ix.health.Failed("set_lanes", err)
 			return since, fmt.Errorf("set lanes: %w", err)
 		}
 		since = lanes[len(lanes)-1].Version

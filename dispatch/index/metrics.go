@@ -26,10 +26,11 @@ func newMetrics(p process.Metrics) *metrics {
 	m := new(metrics)
 	m.enqueueDropped = p.Counter("enqueues_dropped_total",
 		"Accepted callbacks whose enqueue was postponed because the index was too slow.")
-	m.settlements = p.CounterVec("settlements_total",
-		"Settlements by outcome and by the reply of the index.", "outcome", "result")
-	m.indexErrors = p.CounterVec("index_failures_total",
-		"Failed operations of the index, by operation.", "operation")
+	m.settlements = p.CounterVecOf("settlements_total",
+		"Settlements by outcome and by the reply of the index.", []string{"outcome", "result"},
+		settlementSeries())
+	m.indexErrors = p.CounterVec("index_operation_failures_total",
+		"Operations that failed because of the index, by operation.", "operation", operations...)
 	m.healed = p.Counter("sweep_healed_total", "Overdue callbacks that the sweep put back into the index.")
 	m.repaired = p.Counter("audit_repaired_total", "Records of the index that an audit repaired.")
 	m.rebuilds = p.Counter("rebuilds_total", "Rebuilds of the index by this process.")
@@ -55,6 +56,23 @@ var (
 	outcomeNames = [...]string{"", "ack", "reschedule", "divert", "bury"}
 	settledNames = [...]string{"", "applied", "stale", "gone"}
 )
+
+// settlementSeries returns the pairs of outcome and result.
+func settlementSeries() [][]string {
+	var pairs [][]string
+	for _, outcome := range outcomeNames[1:] {
+		for _, result := range settledNames[1:] {
+			pairs = append(pairs, []string{outcome, result})
+		}
+	}
+	return pairs
+}
+
+// operations are the operations that Failed may name.
+var operations = []string{
+	"acquire", "audit", "cancel", "claim", "ensure", "extend", "loaded", "lookup", "move", "move_watermark",
+	"release", "set_lanes", "settle", "watermark",
+}
 
 // watch adds gauges that are read at each scrape.
 func (ix *Index) watch(p process.Metrics) {

@@ -16,12 +16,28 @@ type metrics struct {
 func newMetrics(p process.Metrics) *metrics {
 	return &metrics{
 		accepted: p.Counter("callbacks_accepted_total", "Callbacks committed to SQL."),
-		terminal: p.CounterVec("callbacks_terminal_total", "Callbacks that became terminal.", "state",
-			"reason"),
+		terminal: p.CounterVecOf("callbacks_terminal_total", "Callbacks that became terminal.",
+			[]string{"state", "reason"}, terminalSeries()),
 		uncounted: p.Counter("activity_uncounted_total",
 			"Events missing in the activity by lane: too many lanes within a few seconds, or a long outage "+
 				"of SQL."),
 	}
+}
+
+// terminalSeries returns the pairs of state and reason.
+func terminalSeries() [][]string {
+	var pairs [][]string
+	for state, reasons := range map[store.State][]store.Reason{
+		store.Succeeded: {"", store.PollSucceeded, store.PollFailed, store.ResolvedOutside},
+		store.Dead: {store.Exhausted, store.Rejected, store.Gone, store.Expired, store.Blocked, store.Invalid,
+			store.Poison, store.Unresolved},
+		store.Canceled: {store.Requested, store.Superseded, store.EndpointDeleted},
+	} {
+		for _, reason := range reasons {
+			pairs = append(pairs, []string{string(state), string(reason)})
+		}
+	}
+	return pairs
 }
 
 // Counts counts what this process did. It is safe for concurrent use. The engine's parts call it through

@@ -44,7 +44,7 @@ func purged(tr *trial) {
 		}
 		time.Sleep(2 * time.Second) // a query over all rows
 	}
-	payloads, callbacks := tr.sum(purgedMetric, `what="payload"`), tr.sum(purgedMetric, `what="callback"`)
+	payloads, callbacks := tr.sum(purgedMetric, `kind="payload"`), tr.sum(purgedMetric, `kind="callback"`)
 	for _, p := range tr.Alive() {
 		p.Exit(time.Minute) // stops the purges before the judge reads the rows
 	}

@@ -304,7 +304,8 @@ func repliesDropped(tr *trial) {
 func scriptsFlushed(tr *trial) {
 	p := tr.Serve()
 	errors := func() int {
-		return p.Count("dispatcher_index_errors_total") + p.Count("dispatcher_index_failures_total")
+		return p.Count("dispatcher_index_call_errors_total") +
+			p.Count("dispatcher_index_operation_failures_total")
 	}
 	before := 0
 	tr.suffer(scenario{strike: func(*faultTrial) {

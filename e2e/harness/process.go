@@ -257,7 +257,7 @@ func (p *Process) Metric(name string, parts ...string) (float64, error) {
 	return sum, nil
 }
 
-// Counter is Metric for a counter, which has no series before its first event: then it is zero.
+// Counter is Metric for a counter that some installations do not export: then it is zero.
 func (p *Process) Counter(name string, parts ...string) (float64, error) {
 	n, err := p.Metric(name, parts...)
 	if errors.Is(err, errNoMetric) {

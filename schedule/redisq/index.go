@@ -137,7 +137,7 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	ix.metrics, err = newMetrics(o.Registerer)
+	ix.metrics, err = newMetrics(o.Registerer, ix.scripts)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -40,32 +41,36 @@ type metrics struct {
 	lost    prometheus.Counter
 }
 
-// newMetrics registers the metrics. A process has one index.
-func newMetrics(r prometheus.Registerer) (metrics, error) {
+// newMetrics registers the metrics, with the series of every operation. A process has one index.
+func newMetrics(r prometheus.Registerer, scripts map[string]*script) (metrics, error) {
 	m := metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dispatcher_index_call_seconds",
-			Help:    "How long calls to the index on Redis took, by operation.",
-			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5},
-		}, []string{"op"}),
+			Name:    metric.Prefix + "index_call_duration_seconds",
+			Help:    "Duration of a call to the index on Redis, by operation.",
+			Buckets: metric.Durations(),
+		}, []string{"operation"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dispatcher_index_errors_total",
+			Name: metric.Prefix + "index_call_errors_total",
 			Help: "Calls to the index on Redis that failed, by operation.",
-		}, []string{"op"}),
+		}, []string{"operation"}),
 		unsafe: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "dispatcher_index_unsafe",
+			Name: metric.Prefix + "index_unsafe",
 			Help: "1 while a Redis server of the index is unsafe: a start would refuse it, for example " +
 				"because it may evict keys.",
 		}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dispatcher_index_evicted_keys_total",
+			Name: metric.Prefix + "index_evicted_keys_total",
 			Help: "Keys that the Redis servers of the index evicted while this process watched them; " +
 				"keys of other programs count too.",
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dispatcher_index_parts_gone_total",
+			Name: metric.Prefix + "index_parts_gone_total",
 			Help: "Times that this process found keys of the index missing and had the shard rebuilt.",
 		}),
+	}
+	for operation := range scripts {
+		m.seconds.WithLabelValues(operation)
+		m.errors.WithLabelValues(operation)
 	}
 	if r == nil {
 		return m, nil

@@ -12,6 +12,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	// schedules need time zones, also on a machine without them, such as a container with only this program
 	_ "time/tzdata"
@@ -25,6 +27,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -64,7 +67,9 @@ type App struct {
 	version  string
 	Engine   *dispatch.Engine
 	Web      *web.Server
-	lock     *indexLock
+	// Metrics has the metrics that the ops listener exports.
+	Metrics *prometheus.Registry
+	lock    *indexLock
 	// notifySocket is the socket of the service manager, or empty.
 	notifySocket string
 	// Close calls closers in reverse order.
@@ -88,13 +93,13 @@ func New(
 			return srv, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
-	registry := NewRegistry(c.Version)
+	srv.Metrics = NewRegistry(c.Version)
 	srv.lock, err = acquireIndexLock(ctx, s, log)
 	if err != nil {
 		return srv, err
 	}
 	srv.onClose(func() error { srv.lock.release(); return nil })
-	db, err := srv.OpenDatabase(ctx, registry)
+	db, err := srv.OpenDatabase(ctx, srv.Metrics)
 	if err != nil {
 		return srv, err
 	}
@@ -105,7 +110,7 @@ func New(
 	if err != nil {
 		return srv, err
 	}
-	index, err := srv.OpenIndex(ctx, registry)
+	index, err := srv.OpenIndex(ctx, srv.Metrics)
 	if err != nil {
 		return srv, err
 	}
@@ -127,7 +132,7 @@ func New(
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
-		Logger: log, Registerer: registry,
+		Logger: log, Registerer: srv.Metrics,
 	})
 	if err != nil {
 		return srv, err
@@ -135,7 +140,7 @@ func New(
 	if err := srv.checkKeys(ctx); err != nil {
 		return srv, err
 	}
-	if err := srv.openWeb(db, registry); err != nil {
+	if err := srv.openWeb(db); err != nil {
 		return srv, err
 	}
 	guard.RefuseOwn(srv.Web.Addr(), srv.Web.OpsAddr())
@@ -165,14 +170,31 @@ func (srv *App) checkKeys(ctx context.Context) error {
 func NewRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name:        "dispatcher_build_info",
-		Help:        "Always 1. The label is the running version.",
-		ConstLabels: prometheus.Labels{"version": version},
+		Name: metric.Prefix + "build_info",
+		Help: "Always 1. The labels are the running version, the revision of its source and the version " +
+			"of Go.",
+		ConstLabels: prometheus.Labels{
+			"version": version, "revision": revision(), "goversion": runtime.Version(),
+		},
 	})
 	build.Set(1)
 	registry.MustRegister(build, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
+}
+
+// revision returns the commit that the program was built from, or "unknown" if the build did not record it.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "unknown"
 }
 
 func (srv *App) onClose(f func() error) { srv.closers = append(srv.closers, f) }
@@ -234,14 +256,14 @@ func (srv *App) OpenIndex(ctx context.Context, registry prometheus.Registerer) (
 }
 
 // openWeb creates the HTTP server and listens on its addresses.
-func (srv *App) openWeb(db *sqlstore.DB, registry *prometheus.Registry) error {
+func (srv *App) openWeb(db *sqlstore.DB) error {
 	s := srv.Settings
 	masked := maskedDB{db, store.PanGuard(s.PanGuard)}
 	guesses := new(query.Guesses) // API and pages share it: a key opens both
 	o := web.Options{
 		Listen: s.Listen, OpsListen: s.OpsListen, PublicURL: s.PublicURL, Pprof: s.Pprof, Health: srv.Engine,
 		TrustedProxies: s.TrustedProxies,
-		Logger:         srv.Log, Registerer: registry, Gatherer: registry,
+		Logger:         srv.Log, Registerer: srv.Metrics, Gatherer: srv.Metrics,
 	}
 	if s.Has(config.RoleAPI) {
 		handler, err := api.New(api.Options{

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 )
 
 // metrics are the metrics of the writers.
@@ -21,21 +23,21 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		rows: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dispatcher_sql_group_rows",
+			Name:    metric.Prefix + "sql_group_rows",
 			Help:    "Rows in one group commit, by kind of group.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 1000},
 		}, []string{"kind"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dispatcher_sql_group_seconds",
-			Help:    "Duration of a group commit, including retries.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+			Name:    metric.Prefix + "sql_group_duration_seconds",
+			Help:    "Duration of a group commit, including retries, by kind of group.",
+			Buckets: metric.Durations(),
 		}, []string{"kind"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dispatcher_sql_transaction_retries_total",
+			Name: metric.Prefix + "sql_transaction_retries_total",
 			Help: "Transactions retried after a deadlock, a busy database or a lost connection.",
 		}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dispatcher_sql_group_errors_total",
+			Name: metric.Prefix + "sql_group_errors_total",
 			Help: "Groups that could not be committed, and single rows that were refused.",
 		}),
 	}

@@ -135,8 +135,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// addWriter creates a writer and runs it in that many goroutines.
+// addWriter creates a writer and the series of its kind, and runs it in that many goroutines.
 func (db *DB) addWriter(kind string, goroutines int) *writer {
+	db.metrics.rows.WithLabelValues(kind)
+	db.metrics.seconds.WithLabelValues(kind)
 	w := &writer{db: db, kind: kind, wake: make(chan struct{}, 1)}
 	for range goroutines {
 		db.running.Go(w.run)

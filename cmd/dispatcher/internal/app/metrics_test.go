@@ -1,0 +1,176 @@
+package app_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
+)
+
+// openLabels are the labels whose values are not listed in the golden file, and why they are bounded. All
+// other labels are closed: their values exist from the start, and no others appear.
+var openLabels = map[string]string{
+	"route":     "method and pattern of a route, or unmatched",
+	"code":      "status code; 500 and 503 exist from the start",
+	"version":   "one value",
+	"revision":  "one value",
+	"goversion": "one value",
+}
+
+// A family is one metric as the two kinds of installation export it.
+type family struct {
+	name, kind, help string
+	// labels has the values of each label.
+	labels map[string]map[string]bool
+	// in names the kinds of installation that export it.
+	in []string
+	// edges are the upper edges of a histogram's buckets.
+	edges []float64
+}
+
+// TestMetrics compares the metrics of the whole program with the golden file. Dashboards and alert rules
+// depend on the names, and on the closed labels to exist from the start.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL and a real Redis")
+	}
+	families := make(map[string]*family)
+	for name, args := range map[string][]string{
+		"SQLite, embedded index": cmdtest.BothKeys(),
+		"PostgreSQL, Redis": slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
+			[]string{"--database-url=" + apptest.Migrated(t)}),
+	} {
+		r := apptest.Start(t, apptest.Settings(t, args...))
+		before := gather(t, r.Metrics)
+		work(t, r)
+		after := gather(t, r.Metrics)
+		for _, f := range after {
+			compareSeries(t, before[f.name], f)
+			add(families, f, name)
+		}
+		problems, err := testutil.GatherAndLint(r.Metrics)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%s: promlint: %v, %v", name, problems, err)
+		}
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		families[name].write(&b)
+	}
+	transcript.File(t, "testdata/metrics.golden", func(*testing.T, string) string { return b.String() })
+}
+
+// work gives the server callbacks that end in several ways.
+func work(t *testing.T, r *apptest.Running) {
+	t.Helper()
+	var failing client.Callback
+	url := cmdtest.ServeResponse(t, http.StatusInternalServerError, "")
+	r.Call(t, http.MethodPost, "/v1/callbacks",
+		map[string]any{"url": url, "payload": 1, "policy": "none"}, &failing)
+	ok := r.Send(t, cmdtest.ServeResponse(t, http.StatusOK, ""))
+	testserver.Until(t, "both end", func() bool {
+		return r.State(t, ok) == "succeeded" && r.State(t, failing.ID) == "dead"
+	})
+}
+
+// gather returns the program's own metrics.
+func gather(t *testing.T, g prometheus.Gatherer) map[string]*family {
+	t.Helper()
+	list, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]*family)
+	for _, raw := range list {
+		if !strings.HasPrefix(raw.GetName(), metric.Prefix) {
+			continue
+		}
+		f := &family{name: raw.GetName(), kind: strings.ToLower(raw.GetType().String()), help: raw.GetHelp(),
+			labels: make(map[string]map[string]bool)}
+		for _, m := range raw.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.labels[l.GetName()] == nil {
+					f.labels[l.GetName()] = make(map[string]bool)
+				}
+				f.labels[l.GetName()][l.GetValue()] = true
+			}
+			f.edges = nil
+			for _, b := range m.GetHistogram().GetBucket() {
+				f.edges = append(f.edges, b.GetUpperBound())
+			}
+		}
+		all[f.name] = f
+	}
+	return all
+}
+
+// compareSeries checks that work created no family and no series of closed labels.
+func compareSeries(t *testing.T, before, after *family) {
+	t.Helper()
+	if before == nil {
+		t.Errorf("%s appeared with its first event", after.name)
+		return
+	}
+	for label, values := range after.labels {
+		if openLabels[label] == "" && !maps.Equal(values, before.labels[label]) {
+			t.Errorf("%s: label %s has the values %v, at the start %v", after.name, label,
+				slices.Sorted(maps.Keys(values)), slices.Sorted(maps.Keys(before.labels[label])))
+		}
+	}
+	if strings.HasSuffix(after.name, "_seconds") && after.kind == "histogram" &&
+		!slices.Equal(after.edges, metric.Durations()) {
+		t.Errorf("%s has the edges %v", after.name, after.edges)
+	}
+}
+
+// add merges a family of one kind of installation into all.
+func add(all map[string]*family, f *family, in string) {
+	first := all[f.name]
+	if first == nil {
+		f.in = []string{in}
+		all[f.name] = f
+		return
+	}
+	first.in = append(first.in, in)
+	for label, values := range f.labels {
+		if first.labels[label] == nil {
+			first.labels[label] = values
+		}
+		maps.Copy(first.labels[label], values)
+	}
+}
+
+// write writes the family as the golden file has it.
+func (f *family) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%s %s\n\t%s\n", f.name, f.kind, f.help)
+	if len(f.in) == 1 {
+		fmt.Fprintf(b, "\tonly: %s\n", f.in[0])
+	}
+	for _, label := range slices.Sorted(maps.Keys(f.labels)) {
+		text := openLabels[label]
+		if text == "" {
+			var values []string
+			for _, v := range slices.Sorted(maps.Keys(f.labels[label])) {
+				if v == "" {
+					v = `""`
+				}
+				values = append(values, v)
+			}
+			text = strings.Join(values, " ")
+		}
+		fmt.Fprintf(b, "\t%s: %s\n", label, text)
+	}
+}
