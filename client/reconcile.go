@@ -23,18 +23,26 @@ type Outcome struct {
 	LastClass    Class `json:"last_class" api:"null" schema:"type: string"`
 }
 
+// longestOutcomeWait is the longest wait that a server allows.
+const longestOutcomeWait = 30 * time.Second
+
 // Outcomes returns the callbacks that finished after a cursor, oldest first, in commit order. An empty cursor
 // starts with the oldest outcome that is kept. NextCursor is always set, even if there is nothing new. Limit
 // is at most 500, and 50 if it is zero. If there is nothing new, the server waits for it: at most wait, and
 // never longer than 30 seconds.
 func (c *Client) Outcomes(
 	ctx context.Context, cursor string, limit int, wait time.Duration,
-) (Page[Outcome], error) {
+) (page Page[Outcome], err error) {
 	q := params{"cursor": cursor, "limit": number(limit)}.query()
+	wait = min(max(wait, 0), longestOutcomeWait)
 	if wait > 0 {
 		q.Set("wait", wait.String())
 	}
-	return read[Page[Outcome]](ctx, c, q, "outcomes")
+	a, err := c.get(ctx, wait, q, "outcomes")
+	if err != nil {
+		return page, err
+	}
+	return page, c.decode(a, &page)
 }
 
 // ReconcileCounts are the accepted callbacks by their current state.
@@ -77,10 +85,14 @@ type ReconcileQuery struct {
 }
 
 // Reconcile returns the counts for a query.
-func (c *Client) Reconcile(ctx context.Context, which ReconcileQuery) (Reconciliation, error) {
+func (c *Client) Reconcile(ctx context.Context, which ReconcileQuery) (out Reconciliation, err error) {
 	q := params{"from": which.From, "to": which.To, "timezone": which.Timezone,
 		"group_by": which.GroupBy}.query()
-	return read[Reconciliation](ctx, c, q, "reconcile")
+	a, err := c.get(ctx, longTimeout, q, "reconcile")
+	if err != nil {
+		return out, err
+	}
+	return out, c.decode(a, &out)
 }
 
 // A ReferenceList is the caller's own list of submitted references.
@@ -108,5 +120,5 @@ type Comparison struct {
 
 // Compare compares the caller's list with the accepted callbacks.
 func (c *Client) Compare(ctx context.Context, r ReferenceList) (Comparison, error) {
-	return call[Comparison](ctx, c, "POST", r, "reconcile", "compare")
+	return long[Comparison](ctx, c, "POST", r, "reconcile", "compare")
 }
