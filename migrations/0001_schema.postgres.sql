@@ -233,8 +233,9 @@ CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 
 -- The request of a callback, and the columns that lists filter by. Only an edit, a new URL of the endpoint
 -- and retention write the row again. The primary key is also the order of a project's list.
 --
--- follows: the URL is that of the endpoint. body is the callback's own payload. shared is the id of a payload
--- in payloads, or empty. body is the last column, so SQLite reads the others without it.
+-- follows: the URL is that of the endpoint. trace_context is the span that created the callback (W3C: trace
+-- id, span id and flags, 25 bytes), or NULL. body is the callback's own payload. shared is the id of a
+-- payload in payloads, or empty. body is the last column, so SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   BIGINT NOT NULL,
 	first_due_at BIGINT NOT NULL,
@@ -255,6 +256,7 @@ CREATE TABLE requests (
 	sealed_key   TEXT COLLATE "C" NOT NULL,
 	shared       TEXT COLLATE "C" NOT NULL,
 	version      BIGINT,
+	trace_context BYTEA,
 	body         BYTEA,
 	PRIMARY KEY (project, id)
 );

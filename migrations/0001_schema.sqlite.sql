@@ -228,8 +228,9 @@ CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 
 -- The request of a callback, and the columns that lists filter by. Only an edit, a new URL of the endpoint
 -- and retention write the row again. The primary key is also the order of a project's list.
 --
--- follows: the URL is that of the endpoint. body is the callback's own payload. shared is the id of a payload
--- in payloads, or empty. body is the last column, so SQLite reads the others without it.
+-- follows: the URL is that of the endpoint. trace_context is the span that created the callback (W3C: trace
+-- id, span id and flags, 25 bytes), or NULL. body is the callback's own payload. shared is the id of a
+-- payload in payloads, or empty. body is the last column, so SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   INTEGER NOT NULL,
 	first_due_at INTEGER NOT NULL,
@@ -250,6 +251,7 @@ CREATE TABLE requests (
 	sealed_key   TEXT NOT NULL,
 	shared       TEXT NOT NULL,
 	version      INTEGER,
+	trace_context BLOB,
 	body         BLOB,
 	PRIMARY KEY (project, id)
 ) STRICT;

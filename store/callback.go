@@ -80,6 +80,11 @@ type Callback struct {
 	// Version is the version that the caller gave for supersede. Nil: none.
 	Version *int64
 
+	// TraceContext is the context of the span that created the callback, or that of the caller: 16 bytes of
+	// trace id, 8 of span id, and the flags (package dispatch/trace). Nil: none. Only an accept writes it;
+	// the accept and the stamp return it.
+	TraceContext []byte
+
 	CreatedAt  int64
 	UpdatedAt  int64
 	FinishedAt int64

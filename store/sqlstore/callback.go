@@ -39,9 +39,10 @@ func callbackColumns(r *row) sqldb.Columns {
 		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&r.PayloadPurged)))
 }
 
-// wholeCallback is callbackColumns with the payload and with the URL that is stored in the row.
+// wholeCallback is callbackColumns with the payload, the trace context and the URL that is stored in the row.
 func wholeCallback(r *row) sqldb.Columns {
-	return append(callbackColumns(r), col("requests.url", &r.storedURL), col(bodyColumn, &r.body))
+	return append(callbackColumns(r), col("requests.trace_context", &r.TraceContext),
+		col("requests.url", &r.storedURL), col(bodyColumn, &r.body))
 }
 
 // fromCallbacks joins the two rows of callbacks that conditions on table callbacks find.

@@ -133,8 +133,8 @@ func (t *tx) acceptResultsOfEnded() error {
 }
 
 var finishedPollColumns = sqldb.Named[finishedPoll](`callbacks.id callbacks.project requests.ref
-	callbacks.state callbacks.reason callbacks.attempt_count polls.context polls.result_id polls.data
-	polls.on_result=Stored polls.outcome=Reported`)
+	callbacks.state callbacks.reason callbacks.attempt_count requests.trace_context polls.context
+	polls.result_id polls.data polls.on_result=Stored polls.outcome=Reported`)
 
 // readFinishedPolls reads the polls that have ended, in the order of their ids.
 func (t *tx) readFinishedPolls(at map[string]int64) ([]finishedPoll, error) {
@@ -217,7 +217,7 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Project, c.State = p.Project, store.Scheduled
+	c.Project, c.State, c.TraceContext = p.Project, store.Scheduled, p.TraceContext
 	c.CreatedAt, c.UpdatedAt, c.DueAt = p.at, p.at, p.at+d.Delay
 	c.FirstDueAt = c.DueAt
 	if d.ExpiresIn > 0 {

@@ -224,7 +224,7 @@ var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.k
 	callbacks.cancel_requested callbacks.free_retry callbacks.last_status callbacks.last_class
 	callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.claims_without_result
 	requests.content_type requests.headers=HeadersText requests.policy=PolicyText
-	requests.success=SuccessText callbacks.lost_at`)
+	requests.success=SuccessText requests.trace_context callbacks.lost_at`)
 
 // stampedColumns are what an attempt and its result need, and what the feed has of a callback that ends
 // canceled. claim_token is not read: it is the stamp's own.

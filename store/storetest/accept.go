@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,39 @@ func testAcceptOrder(f *fixture) {
 	same(f, "lanes for 10 keys", 10, len(lanes))
 	other := f.accept(inLane("lane-1"), inProject("other"))
 	f.check(other.LaneID != lanes["lane-1"], "two projects share a lane id")
+}
+
+// testTraceContext checks that every stamp returns the trace context of the accept: the first one, later
+// ones, and one that repeats a token. The result callback of a poll has the context of its poll.
+func testTraceContext(f *fixture) {
+	want := []byte("0123456789abcdef12345678\x01")
+	traced := func(d *store.Draft) { d.Callback.TraceContext = want }
+	check := func(what, id, token string, want []byte) *store.Stamped {
+		stamped, refused := f.stampAs(store.Stamp{Token: token}, id)
+		f.require(len(stamped) == 1, "stamp of %s was refused: %+v", what, refused)
+		got := stamped[0].TraceContext
+		f.check(bytes.Equal(got, want) && (want == nil) == (got == nil),
+			"%s has the trace context %q, want %q", what, got, want)
+		return stamped[0]
+	}
+	for what, want := range map[string][]byte{"a traced callback": want, "another callback": nil} {
+		var options []option
+		if want != nil {
+			options = []option{traced}
+		}
+		id := f.accept(options...).ID
+		s := check(what+" at its first stamp", id, f.token(), want)
+		f.commit(f.failed(s))
+		f.now += 1000
+		token := f.token()
+		check(what+" at its second stamp", id, token, want)
+		check(what+" at a repeated stamp", id, token, want)
+	}
+	poll := f.claim(f.accept(polling("r"), traced).ID)
+	f.commit(f.answered(poll, store.Succeeded, store.PollSucceeded, 200, "{}"))
+	results := f.results("r")
+	f.require(len(results) == 1, "the poll has %d results", len(results))
+	check("the result of a poll", results[0], f.token(), want)
 }
 
 // testAcceptCrowd runs many accepts at the same time. Some share an idempotency key, and some callers cancel

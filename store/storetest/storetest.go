@@ -35,6 +35,7 @@ var tests = map[string]func(*fixture){
 	"Accept/Order":           testAcceptOrder,
 	"Accept/Crowd":           testAcceptCrowd,
 	"Accept/ExpiredKeyCrowd": testExpiredKeyCrowd,
+	"Accept/TraceContext":    testTraceContext,
 	"Event/Crowd":            testEventCrowd,
 	"Audit/Chain":            testAuditChain,
 	"Audit/ChainCrowd":       testAuditChainCrowd,
