@@ -104,7 +104,10 @@ var own = map[string][]string{
 	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":  {},
 	"e2e/harness/procfs": {},
-	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	// Tests of files.
+	"deploy": {},
+
+	"e2e/smoke": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
 	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
 		"e2e/harness/procfs"},
 	"e2e/browser": {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},

@@ -84,8 +84,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: labels %v; want severity critical, warning or info alone", a.Alert, a.Labels)
 		}
 		if page := severity == "critical"; page != (a.KeepFiringFor == "5m") {
-			t.Errorf("%s: keep_firing_for is %q; want 5m for critical alerts, and nothing for others", a.Alert,
-				a.KeepFiringFor)
+			t.Errorf("%s: keep_firing_for is %q; want 5m for critical alerts, and nothing for others",
+				a.Alert, a.KeepFiringFor)
 		}
 		for _, name := range []string{"summary", "description"} {
 			if text := a.Annotations[name]; !strings.HasSuffix(text, ".") || strings.Contains(text, "\n") {

@@ -6,7 +6,7 @@
 #   curl and jq, for the recipes of the documents
 # Usage: tools/setup.sh [test|full|long]. For full it also checks:
 #   debootstrap, dpkg-deb, lintian, rpm, systemd and shellcheck, for the packages and the unit
-#   Prometheus with promtool, for the alert rules
+#   Prometheus with promtool and Alertmanager, for the alert rules
 #   a JDK, Node, PHP and Python, for the programs of the documents
 # As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
 # is optional: it is installed if the release has it. The script starts no service: the tests start their own
@@ -74,6 +74,7 @@ shellcheck shellcheck
 systemd-analyze systemd
 prometheus prometheus
 promtool prometheus
+prometheus-alertmanager prometheus-alertmanager
 javac default-jdk-headless
 node nodejs
 php php-cli

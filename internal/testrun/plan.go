@@ -159,6 +159,12 @@ func plan() []part {
 					onServers...)...),
 			}
 		}},
+		{"deploy", always, each(func(size string) command {
+			if size == sizeTest { // promtool and Alertmanager are installed for make test-full
+				return tests(size, "10m", "-short", "./deploy")
+			}
+			return tests(size, "10m", "./deploy")
+		})},
 		{"bench", always, fixed(tests(sizeTest, "10m", "-short", "./...").in("e2e/bench"))},
 		{"tools", always, fixed(tests(sizeTest, "10m", "./...").in("tools"))},
 		{"smoke", always, func(size string) []command {
