@@ -63,12 +63,16 @@ var own = map[string][]string{
 	"internal/transcript":              {},
 	"internal/metric":                  {},
 
-	"web/httperr":         face(),
-	"web/query":           face(),
-	"web/api":             face("web/httperr", "web/query"),
-	"web/ui":              face("web/httperr", "web/query", "web/ui/picture"),
-	"web/ui/picture":      {},
-	"web":                 face("web/httperr", "web/query", "web/api", "web/ui", "internal/metric"),
+	"web/httperr":    face(),
+	"web/query":      face(),
+	"web/api":        face("web/httperr", "web/query"),
+	"web/ui":         face("web/httperr", "web/query", "web/ui/picture"),
+	"web/ui/picture": {},
+	"web":            face("web/httperr", "web/query", "web/api", "web/ui", "internal/metric"),
+	"web/webtest": {
+		"dispatch", "dispatch/outbound", "dispatch/secret", "schedule/memq", "store/sqlstore", "web",
+		"web/api",
+	},
 	"internal/testserver": {},
 	"internal/testrun":    {},
 	"cmd/dispatcher":      {"*"},
@@ -133,7 +137,7 @@ func face(others ...string) []string {
 var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore",
 	"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest",
 	"dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs",
-	"internal/testserver",
+	"internal/testserver", "web/webtest",
 	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one

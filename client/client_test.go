@@ -27,6 +27,23 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	return c
 }
 
+// newClient returns a client with a key.
+func newClient(t *testing.T, o client.Options) *client.Client {
+	t.Helper()
+	o.Key = "k"
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A transport answers requests without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // TestRequestFormat checks the bytes of a request, and that a response is decoded with null and unknown
 // fields.
 func TestRequestFormat(t *testing.T) {

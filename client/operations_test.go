@@ -112,7 +112,7 @@ func TestMethodsAreTheOperations(t *testing.T) {
 	var asked *http.Request
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = r
-		io.WriteString(w, `{"results":[{}],"data":[{}]}`)
+		io.WriteString(w, `{"results":[{}],"data":[{}],"next_cursor":"c"}`)
 	})
 	documented := document(t)
 	parameter := regexp.MustCompile(`\{[a-z_]+\}`)

@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"iter"
+	"net/http"
 	"time"
 )
 
@@ -21,6 +24,8 @@ type Outcome struct {
 	AttemptCount int   `json:"attempt_count"`
 	LastStatus   int   `json:"last_status" api:"null"`
 	LastClass    Class `json:"last_class" api:"null" schema:"type: string"`
+	// Continues the feed after this outcome.
+	Cursor string `json:"cursor"`
 }
 
 // longestOutcomeWait is the longest wait that a server allows.
@@ -43,6 +48,70 @@ func (c *Client) Outcomes(
 		return page, err
 	}
 	return page, c.decode(a, &page)
+}
+
+// FollowOutcomes yields the callbacks that finished after a cursor, oldest first, in commit order, and then
+// waits for new ones. An empty cursor starts with the oldest outcome that is kept. Store the Cursor of an
+// outcome in the transaction in which you use the outcome. After a restart, continue from the stored cursor:
+// then no outcome is left out, and none comes twice.
+//
+// A lost connection and a temporary error are no end: FollowOutcomes reads again until ctx ends. The
+// iteration ends with an error, which is that of ctx or a lasting one, such as an invalid key or cursor.
+func (c *Client) FollowOutcomes(ctx context.Context, cursor string) iter.Seq2[Outcome, error] {
+	return func(yield func(Outcome, error) bool) {
+		for failures := 0; ; {
+			began := time.Now()
+			page, err := c.readFeed(ctx, cursor)
+			wait := time.Duration(0)
+			switch {
+			case ctx.Err() != nil:
+				yield(Outcome{}, ctx.Err())
+				return
+			case err != nil && !isTemporary(err):
+				yield(Outcome{}, err)
+				return
+			case err != nil:
+				wait = waitAfter(err, failures)
+				failures++
+				c.o.Logger.WarnContext(ctx, "reading outcomes failed and is tried again", "wait", wait,
+					"error", err)
+			default:
+				failures = 0
+				for _, o := range page.Data {
+					if !yield(o, nil) {
+						return
+					}
+				}
+				cursor = page.NextCursor
+				if len(page.Data) == 0 && time.Since(began) < time.Second {
+					wait = time.Second // the server does not wait while it shuts down
+				}
+			}
+			if sleep(ctx, wait) != nil {
+				yield(Outcome{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// readFeed reads the page after a cursor, once.
+func (c *Client) readFeed(ctx context.Context, cursor string) (page Page[Outcome], err error) {
+	q := params{"cursor": cursor, "limit": "500", "wait": longestOutcomeWait.String()}.query()
+	r, err := c.request(http.MethodGet, "/v1/outcomes?"+q.Encode(), nil)
+	if err != nil {
+		return page, err
+	}
+	r.timeout += longestOutcomeWait
+	a, err := c.send(ctx, r)
+	if err != nil {
+		return page, err
+	}
+	err = c.decode(a, &page)
+	if err == nil && page.NextCursor == "" {
+		err = fmt.Errorf("the response of %s has no next_cursor", c.o.URL)
+	}
+	return page, err
 }
 
 // ReconcileCounts are the accepted callbacks by their current state.

@@ -44,8 +44,13 @@ func (a *API) outcomes(ctx context.Context, c *gin.Context, who caller) error {
 		// the response.
 		events, next = nil, after
 	}
+	data := each(events, func(e *store.TerminalEvent) client.Outcome {
+		o := outcomeOf(e)
+		o.Cursor = q.Cursors.EncodeOutcome(e.Cursor)
+		return o
+	})
 	return a.respond(c, http.StatusOK, client.Page[client.Outcome]{
-		Data: each(events, outcomeOf), NextCursor: q.Cursors.EncodeOutcome(next),
+		Data: data, NextCursor: q.Cursors.EncodeOutcome(next),
 	})
 }
 

@@ -1,0 +1,150 @@
+// Package webtest starts a complete server in the process of a test: the public listener with the API, an
+// engine, SQLite and an index in memory. Its callbacks go to a handler and not to the network. Only tests
+// import it.
+package webtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
+	"github.com/seed-ff5a32d8/dispatcher/web"
+	"github.com/seed-ff5a32d8/dispatcher/web/api"
+)
+
+// AdminKey is the admin key of every Server.
+const AdminKey = "dk_0123456789abcdefghijklmn"
+
+// startTimeout limits the start: the migrations, and the filling of the index.
+const startTimeout = time.Minute
+
+// A Server is a running server.
+type Server struct {
+	// URL is the base URL of the API.
+	URL string
+
+	dir   string
+	db    *sqlstore.DB
+	stop  context.CancelFunc
+	ended chan error // gets one error for each of the two goroutines
+	runs  int
+}
+
+// Start starts a server. Its callbacks go to the receivers, which see the whole URL of each request. Close
+// ends it.
+func Start(receivers http.Handler) (_ *Server, err error) {
+	s := &Server{ended: make(chan error, 2), stop: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("start a server: %w", err), s.Close())
+		}
+	}()
+	s.dir, err = os.MkdirTemp("", "webtest-*")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	s.db, err = sqlstore.Open(ctx, sqlstore.Options{URL: "sqlite:" + filepath.Join(s.dir, "d.db")})
+	if err != nil {
+		return nil, err
+	}
+	if err := sqlstore.Migrate(ctx, s.db); err != nil {
+		return nil, err
+	}
+	return s, s.serve(ctx, receivers)
+}
+
+// serve starts the engine and the listeners, and waits until the engine is ready.
+func (s *Server) serve(ctx context.Context, receivers http.Handler) error {
+	master := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, secret.MasterKeyBytes))
+	ring, err := secret.NewKeyring([]string{master})
+	if err != nil {
+		return err
+	}
+	sender, err := outbound.New(outbound.Options{Transport: inProcess{receivers}})
+	if err != nil {
+		return err
+	}
+	engine, err := dispatch.New(dispatch.Options{
+		Store: s.db, Schedule: memq.New(memq.Options{}), Sender: sender, Keyring: ring, Embedded: true,
+		ReadTemplate: api.ReadTemplate,
+	})
+	if err != nil {
+		return err
+	}
+	face, err := api.New(api.Options{Engine: engine, Store: s.db, AdminKey: AdminKey})
+	if err != nil {
+		return err
+	}
+	server, err := web.New(web.Options{
+		Listen: "127.0.0.1:0", OpsListen: "127.0.0.1:0", API: face, Health: engine,
+	})
+	if err != nil {
+		return err
+	}
+	if err := server.Listen(); err != nil {
+		return err
+	}
+	s.URL = "http://" + server.Addr().String()
+	running, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	for _, run := range []func(context.Context) error{engine.Run, server.Run} {
+		s.runs++
+		go func() { s.ended <- run(running) }()
+	}
+	for len(engine.Health(ctx).Degraded) > 0 {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("the engine is not ready: %w", ctx.Err())
+		}
+	}
+	return nil
+}
+
+// Close ends the server and removes its files.
+func (s *Server) Close() error {
+	s.stop()
+	var errs []error
+	for range s.runs {
+		errs = append(errs, <-s.ended)
+	}
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// inProcess calls a handler instead of a receiver in the network. A handler that panics with
+// http.ErrAbortHandler breaks the connection.
+type inProcess struct{ http.Handler }
+
+// RoundTrip returns the response of the handler.
+func (h inProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			err = io.ErrUnexpectedEOF
+		default:
+			panic(p)
+		}
+	}()
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec.Result(), nil
+}
