@@ -1,14 +1,12 @@
-package faults
+package docs
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -33,7 +31,7 @@ type recipe struct {
 // readRecipes returns the sections of the document. The blocks before the first section belong to all of
 // them.
 func readRecipes(t *testing.T) (preamble string, list []recipe) {
-	text, err := os.ReadFile("../../docs/guide/recipes.md")
+	text, err := os.ReadFile(filepath.Join(root, byRecipes))
 	expected, err2 := os.ReadFile("testdata/recipes.txt")
 	harness.Check(t, errors.Join(err, err2))
 	steps := strings.Split(string(expected), "\n== ")
@@ -44,42 +42,34 @@ func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	for i, section := range sections {
 		title, body, _ := strings.Cut(section, "\n")
 		r := recipe{title: title, steps: strings.Split(steps[i], "\n")[1:]}
-		for _, part := range strings.Split(body, "\n```sh\n")[1:] {
-			block, _, ended := strings.Cut(part, "\n```\n")
-			if !ended {
-				t.Fatalf("a block of %q does not end", title)
+		blocks, wrong := parsePage(body)
+		if len(wrong) > 0 {
+			t.Fatalf("%q: %q", title, wrong)
+		}
+		for _, b := range blocks {
+			if b.kind == command {
+				r.blocks = append(r.blocks, b.text)
 			}
-			r.blocks = append(r.blocks, block)
 		}
 		list = append(list, r)
 	}
 	return strings.Join(list[0].blocks, "\n"), list[1:]
 }
 
-// A docShell runs blocks in one shell.
+// A docShell runs the blocks of recipes and checks their effects.
 type docShell struct {
-	*testing.T
+	*shell
 	p     *harness.Process
 	shop  *harness.Receiver
-	stdin io.Writer
-	out   *bufio.Scanner
 	names map[string]string // values of the names in the steps so far
 }
 
 // newDocShell starts a shell in a new directory.
 func newDocShell(t *testing.T, p *harness.Process, r *harness.Receiver) *docShell {
-	shell := harness.Prepared(t, exec.Command("bash", "-eo", "pipefail"), "DISPATCHER_SERVER="+p.Base,
-		"DISPATCHER_KEY="+harness.AdminKey)
-	in, err := shell.StdinPipe()
-	out, err2 := shell.StdoutPipe()
-	shell.Stderr = shell.Stdout
-	harness.Check(t, errors.Join(err, err2, shell.Start()))
-	t.Cleanup(func() {
-		if err := errors.Join(in.Close(), shell.Wait()); err != nil && !t.Failed() {
-			t.Errorf("the shell: %v", err)
-		}
-	})
-	return &docShell{T: t, p: p, shop: r, stdin: in, out: bufio.NewScanner(out), names: map[string]string{}}
+	return &docShell{
+		shell: newShell(t, t.TempDir(), "DISPATCHER_SERVER="+p.Base, "DISPATCHER_KEY="+harness.AdminKey),
+		p:     p, shop: r, names: map[string]string{},
+	}
 }
 
 // scaled matches the durations in JSON that are waits. They become shorter by the factor pace: a minute
@@ -101,24 +91,7 @@ func (c *docShell) text(block, word, another string) string {
 	if word != "" {
 		block = strings.ReplaceAll(block, word, another)
 	}
-	return regexp.MustCompile(`https://(shop|pay|bank)\.example`).ReplaceAllString(block, c.shop.URL+"/$1")
-}
-
-// run runs a block and returns its output. A block that fails ends the test.
-func (c *docShell) run(block string) string {
-	c.Helper()
-	const mark = "-- done"
-	_, err := fmt.Fprintf(c.stdin, "%s\necho '%s'\n", block, mark)
-	harness.Check(c, err)
-	var printed strings.Builder
-	for c.out.Scan() {
-		if c.out.Text() == mark {
-			return printed.String()
-		}
-		printed.WriteString(c.out.Text() + "\n")
-	}
-	c.Fatalf("this block failed:\n%s\nit printed:\n%s", block, printed.String())
-	return ""
+	return example.ReplaceAllString(block, c.shop.URL+"/$1")
 }
 
 // hole matches a placeholder in an expected text.
@@ -247,7 +220,7 @@ func (c *docShell) arrived(path string) (list []harness.Arrival) {
 }
 
 func TestRecipes(t *testing.T) {
-	mostlyWaits(t)
+	t.Parallel()
 	preamble, list := readRecipes(t)
 	b := harness.NewBackend(t, harness.SQLiteEmbedded)
 	b.SkipReconciliation("callbacks of the shell are not counted")

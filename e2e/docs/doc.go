@@ -1,0 +1,24 @@
+// Package docs runs the commands and programs of README.md and of all pages below docs, with the built
+// binary.
+//
+// The word after the language of a code block says what the test does with it. Readers do not see that word.
+//
+//	```sh                  runs in the page's shell, in the order of the page; it must exit with 0
+//	```sh @NAME            runs in a terminal of that name until the page ends. The test waits until it
+//	                       prints "listening" or "is serving". A second block of the same name ends the
+//	                       first with Ctrl-C
+//	```LANGUAGE FILE       is saved under that name: a program or a file that a later block uses
+//	```LANGUAGE not run: R is listed with the reason R, and not run
+//	```text output         is what the block before it printed; "…" stands for any text, and on a line alone
+//	                       for any lines
+//	```text soon           likewise; the block before it runs again until it prints this
+//	```text @NAME          is what the terminal has printed, maybe among other lines
+//
+// Blocks in other languages are data. A block without a language, an indented one, a block of commands in a
+// language other than sh, and a program without a file fail the test.
+//
+// Each page has an empty directory with a server of its own, unless it starts one. The program is in the
+// PATH, and after "make build" in bin. Only three things of a block are replaced: the ports 8080, 8081 and
+// 9090 by free ones, the hosts *.example by a receiver, and the PostgreSQL and Redis of a URL by servers of
+// the test.
+package docs

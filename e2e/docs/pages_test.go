@@ -1,0 +1,190 @@
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// byRecipes is the page that TestRecipes runs, several times and with other words in its blocks.
+const byRecipes = "docs/guide/recipes.md"
+
+// TestEveryCommandRuns runs the blocks of each page. Its log lists the blocks that ran, and those that did
+// not with the reason.
+func TestEveryCommandRuns(t *testing.T) {
+	ran := 0
+	for _, name := range pages(t) {
+		blocks, wrong := readPage(t, name)
+		ran += len(slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !runs(b) }))
+		t.Run(strings.ReplaceAll(name, "/", ":"), func(t *testing.T) {
+			t.Parallel()
+			for _, w := range wrong {
+				t.Errorf("%s, %s", name, w)
+			}
+			for _, b := range blocks {
+				switch {
+				case b.kind == notRun:
+					t.Logf("%s:%d does not run: %s\n%s", name, b.line, b.name, b.text)
+				case runs(b):
+					t.Logf("%s:%d runs\n%s", name, b.line, b.text)
+				}
+			}
+			if name != byRecipes && slices.ContainsFunc(blocks, runs) {
+				newPage(t, blocks).play()
+			}
+		})
+	}
+	if ran < 20 {
+		t.Errorf("found %d blocks: the test runs in the wrong directory", ran)
+	}
+}
+
+func runs(b block) bool { return b.kind == command || b.kind == terminal }
+
+// A page is played in one directory.
+type page struct {
+	*testing.T
+	blocks  []block
+	dir     string
+	env     []string
+	replace *strings.Replacer
+	hosts   string // the address of the receiver that stands for the hosts *.example
+	windows map[string]*window
+}
+
+// newPage prepares a directory, servers and addresses for the blocks of a page.
+func newPage(t *testing.T, blocks []block) *page {
+	p := &page{T: t, blocks: blocks, dir: t.TempDir(), windows: map[string]*window{}}
+	var text string
+	for i := range blocks {
+		if runs(blocks[i]) {
+			text += blocks[i].text + "\n"
+		}
+	}
+	if regexp.MustCompile(`(?m)^(make|go|cd e2e) `).MatchString(text) {
+		copyProject(t, p.dir)
+	}
+	commands := t.TempDir()
+	harness.Check(t, os.Symlink(harness.Binary(t), filepath.Join(commands, "dispatcher")))
+	api, ops, receiver := testserver.FreePort(t), testserver.FreePort(t), testserver.FreePort(t)
+	p.env = []string{
+		"PATH=" + commands + string(os.PathListSeparator) + os.Getenv("PATH"),
+		"DISPATCHER_LISTEN=127.0.0.1:" + api, "DISPATCHER_OPS_LISTEN=127.0.0.1:" + ops,
+		"DISPATCHER_SERVER=http://127.0.0.1:" + api,
+		// A build in any directory finds what another one has compiled.
+		"GOFLAGS=-trimpath",
+	}
+	words := []string{"8080", api, "8081", ops, "9090", receiver,
+		"dispatcher listen", "dispatcher listen --addr 127.0.0.1:" + receiver}
+	if address := regexp.MustCompile(`postgres://[^\s"]+`).FindString(text); address != "" {
+		words = append(words, address, testserver.SharedPostgres(t).Database(t))
+	}
+	if address := regexp.MustCompile(`redis://[^\s"]+`).FindString(text); address != "" {
+		words = append(words, address, testserver.NewRedis(t).URL)
+	}
+	p.replace = strings.NewReplacer(words...)
+	p.hosts = harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt")).URL
+	if !regexp.MustCompile(`dispatcher (serve|demo)\b`).MatchString(text) {
+		p.open("server", "dispatcher serve --egress-allow 127.0.0.1/32")
+	}
+	return p
+}
+
+// copyProject copies the project, without what was built and the data of a server that was run in it.
+func copyProject(t *testing.T, dir string) {
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		to = filepath.Join(dir, to)
+		switch {
+		case d.IsDir() && slices.Contains([]string{".git", "bin", "dispatcher-data", "screens"}, d.Name()):
+			return fs.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case !d.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, text, info.Mode().Perm())
+	})
+	harness.Check(t, err)
+}
+
+// example matches a host that is no host: the name before it becomes the first segment of the path.
+var example = regexp.MustCompile(`https?://(\w+)\.example\b`)
+
+// local returns a text with the addresses of the test.
+func (p *page) local(text string) string {
+	return example.ReplaceAllString(p.replace.Replace(text), p.hosts+"/$1")
+}
+
+// open runs a block in a terminal. Another one of the same name ends.
+func (p *page) open(name, text string) {
+	if w := p.windows[name]; w != nil {
+		w.interrupt()
+	}
+	p.windows[name] = openWindow(p, p.dir, text, p.env...)
+}
+
+// play runs the blocks in order.
+func (p *page) play() {
+	s := newShell(p, p.dir, p.env...)
+	last, printed := "", ""
+	for _, b := range p.blocks {
+		text := p.local(b.text)
+		switch b.kind {
+		case command:
+			last, printed = text, s.run(text)
+		case terminal:
+			p.open(b.name, text)
+		case file:
+			harness.Check(p, os.WriteFile(filepath.Join(p.dir, b.name), []byte(text+"\n"), 0o644))
+		case output:
+			if !fits(printed, text, false) {
+				p.Errorf("line %d: the block\n%s\nprinted\n%s\nand the page shows\n%s", b.line, last,
+					printed, text)
+			}
+		case soon:
+			harness.Eventually(p, terminalTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+				if fits(printed, text, false) {
+					return nil
+				}
+				printed = s.run(last)
+				return fmt.Errorf("the block\n%s\nprinted\n%s\nand the page shows\n%s", last, printed, text)
+			})
+		case shown:
+			w := p.windows[b.name]
+			if w == nil {
+				p.Fatalf("line %d: no terminal %s", b.line, b.name)
+			}
+			harness.Eventually(p, terminalTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+				if got := w.text(); !fits(got, text, true) {
+					return fmt.Errorf("%s printed\n%s\nand the page shows\n%s", b.name, got, text)
+				}
+				return nil
+			})
+		}
+	}
+}
