@@ -94,6 +94,10 @@ var own = map[string][]string{
 	commands + "listen": {
 		"store", "schedule", "dispatch/outbound/sign", commands + "console", commands + "config",
 	},
+	commands + "backup": {
+		"client", "store", "store/sqlstore", "dispatch/secret", commands + "app", commands + "console",
+		commands + "config", commands + "machine",
+	},
 	commands + "app":      {"*"}, // the wiring
 	commands + "demo":     {"*"}, // a whole server and its receiver
 	commands + "loadtest": {"*"},

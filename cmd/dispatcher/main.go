@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/backup"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cli"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -25,6 +26,7 @@ type commands struct {
 	Demo    demo.Command       `cmd:"" help:"Show the dispatcher at work: a server, a flaky receiver, 30 payment notifications and a poll, live in the terminal."`
 	Migrate app.MigrateCommand `cmd:"" help:"Apply the SQL migrations, or show their status with --status."`
 	Doctor  doctor.Command     `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
+	Backup  backup.Command     `cmd:"" help:"Copy the SQLite database and the master key while the server runs, check the copy, and remove old ones."`
 	cli.Commands
 	Import  importer.Command      `cmd:"" help:"Import callbacks from an NDJSON file. It is safe to run it again."`
 	Bench   loadtest.BenchCommand `cmd:"" help:"Measure a server, its own or a running one: callbacks per second, latency and lateness."`
@@ -52,5 +54,6 @@ func newGrammar() *commands {
 	grammar.Migrate.Flags = config.StorageFlags()
 	grammar.Config.Flags = config.AllFlags()
 	grammar.Doctor.Flags = config.AllFlags()
+	grammar.Backup.Flags = config.StorageFlags()
 	return grammar
 }

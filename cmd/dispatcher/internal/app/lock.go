@@ -55,9 +55,9 @@ func acquireIndexLock(ctx context.Context, s *config.Settings, log *slog.Logger)
 		if err != nil {
 			l.release()
 			if errors.Is(err, machine.ErrLocked) {
-				err = errIndexTaken
+				return nil, errIndexTaken
 			}
-			return nil, err
+			return nil, fmt.Errorf("lock the embedded index: %w", err)
 		}
 		l.files = append(l.files, f)
 	}

@@ -15,7 +15,7 @@ const errSharing = syscall.Errno(32)
 func LockFile(path string) (*os.File, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the embedded index: %w", err)
+		return nil, err
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, 0, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
