@@ -2,6 +2,8 @@ package dispatcher
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -111,4 +113,47 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// modernc.org/sqlite is machine-made for one exact version of modernc.org/libc; with another one it fails at
+// run time in ways that look like a broken database.
+func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
+	ours, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sqlite := required(t, "go.mod", ours, "modernc.org/sqlite")
+	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatalf("go env GOMODCACHE: %v", err)
+	}
+	name := filepath.Join(strings.TrimSpace(string(out)), "cache", "download", "modernc.org", "sqlite", "@v",
+		sqlite+".mod")
+	theirs, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatalf("the go.mod of modernc.org/sqlite %s is not in the module cache; run go mod download: %v",
+			sqlite, err)
+	}
+	got, want := required(t, "go.mod", ours, "modernc.org/libc"),
+		required(t, name, theirs, "modernc.org/libc")
+	// Another module may ask for a newer libc; then a replace directive is what keeps ours.
+	if m := regexp.MustCompile(`modernc\.org/libc(?: v\S+)? => modernc\.org/libc (v\S+)`).FindSubmatch(
+		ours); m != nil {
+		got = string(m[1])
+	}
+	if got != want {
+		t.Errorf("the build uses modernc.org/libc %s, but modernc.org/sqlite %s was made for %s; pin it in "+
+			"go.mod: "+
+			"replace modernc.org/libc => modernc.org/libc %s", got, sqlite, want, want)
+	}
+}
+
+// required reads the version of a module out of the text of a go.mod.
+func required(t *testing.T, name string, mod []byte, of string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^\s*(?:require\s+)?` + regexp.QuoteMeta(of) + `\s+(v\S+)`).FindSubmatch(mod)
+	if m == nil {
+		t.Fatalf("%s does not require %s", name, of)
+	}
+	return string(m[1])
 }
