@@ -17,6 +17,8 @@ var (
 	mdHeading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
 	namedPage  = regexp.MustCompile(`\bdocs/[\w./-]*\.md\b`)
+	// published matches the address of a file of the project, with its heading.
+	published = regexp.MustCompile(`https://` + module + `/blob/main/([\w./-]+(?:#[\w-]+)?)`)
 )
 
 // namers are the files that may name a page of docs by its path from the root. Scratch files are none of
@@ -24,8 +26,8 @@ var (
 var namers = []string{".md", ".go", ".sql", ".sh", ".golden", ".yaml", ".html", ".lua", "Makefile",
 	"Dockerfile"}
 
-// TestLinksOfDocsLeadSomewhere follows each relative link of each page, to its heading too, and each path
-// docs/….md that a file of another kind names.
+// TestLinksOfDocsLeadSomewhere follows each relative link of each page, to its heading too. It also follows
+// each path docs/….md and each public address of a file of the project, in files of other kinds too.
 func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 	pages, wrong := brokenLinks(os.DirFS("."))
 	if pages < 10 {
@@ -43,6 +45,9 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 		{"[a](none.md)\n", "docs/a.md: the link none.md leads nowhere"},
 		{"[a](b.md#three)\n", "docs/a.md: the link b.md#three leads nowhere"},
 		{"[a](#two)\n", "docs/a.md: the link #two leads nowhere"},
+		{"https://" + module + "/blob/main/docs/b.md#two\n", ""},
+		{"https://" + module + "/blob/main/docs/b.md#three\n",
+			"docs/a.md: the address of docs/b.md#three leads nowhere"},
 		{"see docs/guide/none.md\n", "docs/a.md: docs/guide/none.md does not exist"},
 	} {
 		_, wrong := brokenLinks(fstest.MapFS{
@@ -79,6 +84,11 @@ func brokenLinks(root fs.FS) (pages int, wrong []string) {
 		for _, page := range namedPage.FindAllString(string(text), -1) {
 			if _, err := fs.Stat(root, page); err != nil {
 				wrong = append(wrong, name+": "+page+" does not exist")
+			}
+		}
+		for _, file := range published.FindAllStringSubmatch(string(text), -1) {
+			if !leads(root, ".", file[1]) {
+				wrong = append(wrong, name+": the address of "+file[1]+" leads nowhere")
 			}
 		}
 		if path.Ext(name) != ".md" {

@@ -74,6 +74,7 @@ var own = map[string][]string{
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},
+	"deploy":              {},
 	"cmd/dispatcher":      {"*"},
 
 	commands + "machine": {},
@@ -111,10 +112,7 @@ var own = map[string][]string{
 	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":  {},
 	"e2e/harness/procfs": {},
-	// Tests of files.
-	"deploy": {},
-
-	"e2e/smoke": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
+	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
 	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
 		"e2e/harness/procfs"},
 	"e2e/docs":    {"client", "internal/testserver", "e2e/harness"},
