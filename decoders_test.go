@@ -41,6 +41,7 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"rules of polls", "dispatch/outbound/rule", "FuzzParsePollRule"},
 	{"signers", "dispatch/outbound/sign", "FuzzParseSigner"},
 	{"signatures", "dispatch/outbound/sign", "FuzzVerify"},
+	{"signatures, as a receiver checks them", "client", "FuzzVerifier"},
 	{"fields that are signed one by one", "dispatch/outbound/sign", "FuzzSortedKV"},
 	{"secrets and keys", "dispatch/outbound/sign", "FuzzSecret"},
 	{"master keys", "dispatch/secret", "FuzzMasterKeys"},
