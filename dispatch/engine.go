@@ -219,6 +219,7 @@ func New(o Options) (*Engine, error) {
 		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
+	e.exportDegradations(m)
 	return e, nil
 }
 

@@ -1,6 +1,10 @@
 package dispatch
 
-import "context"
+import (
+	"context"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
+)
 
 // A warnable is an index whose server may lose parts of it, such as a Redis that evicts keys. Warnings
 // describe why.
@@ -10,17 +14,10 @@ type warnable interface{ Warnings() []string }
 // Without the index it is only degraded, because it still accepts callbacks.
 func (e *Engine) Health(ctx context.Context) Health {
 	h := Health{Ready: true}
-	if e.indexer.Degraded() {
-		h.Degraded = append(h.Degraded, "redis")
-	}
-	if w, ok := e.o.Schedule.(warnable); ok && len(w.Warnings()) > 0 {
-		h.Degraded = append(h.Degraded, "redis_unsafe")
-	}
-	if e.secrets.Unreadable() {
-		h.Degraded = append(h.Degraded, "secrets")
-	}
-	if e.o.SendingOff {
-		h.Degraded = append(h.Degraded, "held")
+	for _, d := range e.degradations() {
+		if d.is() {
+			h.Degraded = append(h.Degraded, d.reason)
+		}
 	}
 	if e.runner.Draining() {
 		h.Ready, h.Why = false, "draining"
@@ -30,6 +27,36 @@ func (e *Engine) Health(ctx context.Context) Health {
 		h.Ready, h.Why = false, "SQL cannot commit"
 	}
 	return h
+}
+
+// A degradation is a reason for which a process is degraded while is returns true. is calls neither SQL nor
+// the index.
+type degradation struct {
+	reason string
+	is     func() bool
+}
+
+func (e *Engine) degradations() []degradation {
+	return []degradation{
+		{"redis", e.indexer.Degraded},
+		{"redis_unsafe", func() bool {
+			w, ok := e.o.Schedule.(warnable)
+			return ok && len(w.Warnings()) > 0
+		}},
+		{"secrets", e.secrets.Unreadable},
+		{"held", func() bool { return e.o.SendingOff }},
+	}
+}
+
+// exportDegradations registers the gauge of each reason.
+func (e *Engine) exportDegradations(m process.Metrics) {
+	read := make(map[string]func() float64)
+	for _, d := range e.degradations() {
+		read[d.reason] = func() float64 { return process.Truth(d.is()) }
+	}
+	m.Gauges("degraded", "1 while this process is degraded for a reason: redis (the index does not answer "+
+		"or is rebuilt), redis_unsafe (Redis may evict keys), secrets (some cannot be decrypted), held "+
+		"(sending is off by the setting hold).", "reason", read)
 }
 
 // Health is the answer of /readyz.

@@ -14,8 +14,10 @@ import (
 const (
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 5s"
-	// overdueSpec suffices for a metric of hours and days.
+	// overdueSpec suffices for a metric of hours and days. missingSpec finds a key that another process uses
+	// and this one lacks.
 	overdueSpec = "@every 1m"
+	missingSpec = "@every 1m"
 	auditSpec   = "@every 1m"
 	touchSpec   = "@every 1m"
 )
@@ -48,12 +50,14 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "function", f.name, "error", err)
 		}
 	}
-	// These functions write what only this process knows, so they run in every process without a lease.
+	// These functions write what only this process knows or measure its settings, so they run in every
+	// process without a lease.
 	own := schedule.NewCron(schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now})
 	for _, err := range []error{
 		own.Add("keys", touchSpec, time.Minute, e.controller.TouchKeys),
 		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
 		own.Add("overdue", overdueSpec, 10*time.Second, e.controller.MeasureOverdue),
+		own.Add("missing", missingSpec, 10*time.Second, e.secrets.MeasureKeys),
 	} {
 		if err != nil {
 			e.o.Logger.Error("maintenance function cannot be scheduled", "error", err)

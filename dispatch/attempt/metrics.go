@@ -126,6 +126,13 @@ func (rn *Runner) watch(p process.Metrics) {
 	p.Gauge("attempts_in_flight", "Attempts that this process is making.", func() float64 {
 		return float64(rn.slots.runningAttempts())
 	})
+	p.Gauge("slots", "Attempts that this process may make at the same time; 0 if it never sends.",
+		func() float64 {
+			if rn.o.NoWorker {
+				return 0
+			}
+			return float64(rn.o.Workers)
+		})
 	p.Gauge("slots_in_use", "Callbacks that this process has claimed or is attempting.", func() float64 {
 		return float64(rn.slots.inUse())
 	})

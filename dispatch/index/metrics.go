@@ -88,6 +88,8 @@ func (ix *Index) watch(p process.Metrics) {
 	p.Gauge("index_generation", "Generation of the index that this process works with.", func() float64 {
 		return float64(ix.generation.get().Generation)
 	})
+	p.Gauge("horizon_seconds", "How far ahead this process loads callbacks into the index. 0: all of them.",
+		func() float64 { return ix.o.Horizon.Seconds() })
 	p.Gauge("horizon_lag_seconds", "Horizon minus the time that the index is loaded ahead; up to a "+
 		"quarter of the horizon is normal. 0 without a horizon.", ix.loader.lag)
 	p.Gauge("clock_offset_seconds", "The index's clock minus this process's clock.", func() float64 {

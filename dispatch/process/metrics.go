@@ -59,6 +59,15 @@ func (m Metrics) Gauge(name, help string, read func() float64) {
 	register(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric.Prefix + name, Help: help}, read))
 }
 
+// Gauges registers a gauge with one label. It calls the function of each value at each scrape.
+func (m Metrics) Gauges(name, help, label string, read map[string]func() float64) {
+	for value, f := range read {
+		register(m, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: metric.Prefix + name, Help: help, ConstLabels: prometheus.Labels{label: value},
+		}, f))
+	}
+}
+
 // Truth returns 1 for true and 0 for false.
 func Truth(b bool) float64 {
 	if b {

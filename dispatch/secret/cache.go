@@ -74,6 +74,8 @@ type Secrets struct {
 	ids   clock.IDs
 	// unreadableTotal counts failed decryptions.
 	unreadableTotal prometheus.Counter
+	// missing is how many master keys rows in SQL name and the keyring lacks, by the last MeasureKeys.
+	missing atomic.Int64
 	// unreadable is the time of the last failed decryption, in Unix milliseconds; zero: none.
 	unreadable atomic.Int64
 
@@ -112,12 +114,17 @@ const UseRoot = ""
 
 // New returns Secrets with an empty cache.
 func New(s Store, k *Keyring, c *clock.Clock, m process.Metrics) *Secrets {
-	return &Secrets{
+	secrets := &Secrets{
 		store: s, keys: k, clock: c, locks: make(map[Owner]*ownerLock), owners: make(map[Owner]Owned),
 		lanes: make(map[LaneKey][]sign.Secret),
 		unreadableTotal: m.Counter("unreadable_secrets_total",
 			"Failed decryptions of stored secrets and credentials with this process's master keys."),
 	}
+	m.Gauge("key_ring_keys", "Master keys of this process.", func() float64 { return float64(len(k.keys)) })
+	m.Gauge("key_ring_missing", "Master keys that rows in SQL name and this process lacks, by a check each "+
+		"minute. Attempts that need them are postponed.",
+		func() float64 { return float64(secrets.missing.Load()) })
+	return secrets
 }
 
 // ErrNoSecret: no secret exists for the signer's use, and none can be generated. ErrNotForHost: no secret may

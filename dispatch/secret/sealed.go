@@ -123,6 +123,23 @@ func (s *Secrets) RecordOpen(err error) error {
 	return err
 }
 
+// MeasureKeys sets the metric of master keys that rows in SQL name and the keyring lacks. Another process may
+// have been started with a new key.
+func (s *Secrets) MeasureKeys(ctx context.Context) error {
+	rows, err := s.store.SealedKeys(ctx, s.clock.Now())
+	if err != nil {
+		return fmt.Errorf("list encrypted rows: %w", err)
+	}
+	missing := make(map[string]bool)
+	for i := range rows {
+		if _, ok := s.keys.keys[rows[i].KeyID]; !ok {
+			missing[rows[i].KeyID] = true
+		}
+	}
+	s.missing.Store(int64(len(missing)))
+	return nil
+}
+
 // CheckKeys returns the master keys in SQL that the keyring cannot use. In a database without encrypted rows
 // it stores the key of cursors, so that a wrong keyring is noticed from then on.
 func (s *Secrets) CheckKeys(ctx context.Context) ([]KeyProblem, error) {

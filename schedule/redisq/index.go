@@ -142,6 +142,9 @@ func Open(ctx context.Context, o Options) (*Index, error) {
 		return nil, err
 	}
 	ix.client, ix.cluster = a.dial(), a.cluster
+	if err := registerAll(o.Registerer, newPoolGauges(ix.client)...); err != nil {
+		return nil, errors.Join(err, ix.client.Close())
+	}
 	switch err := ix.survey(ctx, true); {
 	case err == nil:
 	case unreachable(err):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -72,15 +73,38 @@ func newMetrics(r prometheus.Registerer, scripts map[string]*script) (metrics, e
 		m.seconds.WithLabelValues(operation)
 		m.errors.WithLabelValues(operation)
 	}
+	return m, registerAll(r, m.seconds, m.errors, m.unsafe, m.evicted, m.lost)
+}
+
+// registerAll registers collectors; a nil registerer: none.
+func registerAll(r prometheus.Registerer, collectors ...prometheus.Collector) error {
 	if r == nil {
-		return m, nil
+		return nil
 	}
-	for _, c := range []prometheus.Collector{m.seconds, m.errors, m.unsafe, m.evicted, m.lost} {
+	for _, c := range collectors {
 		if err := r.Register(c); err != nil {
-			return m, fmt.Errorf("register metrics of the index: %w", err)
+			return fmt.Errorf("register metrics of the index: %w", err)
 		}
 	}
-	return m, nil
+	return nil
+}
+
+// newPoolGauges returns the gauges of the connections to Redis. The client counts them, so a scrape calls no
+// server.
+func newPoolGauges(client redis.UniversalClient) []prometheus.Collector {
+	gauge := func(state string, read func(*redis.PoolStats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        metric.Prefix + "redis_connections",
+			Help:        "Connections to the Redis servers of the index, by state: in_use and idle.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return read(client.PoolStats()) })
+	}
+	return []prometheus.Collector{
+		gauge("in_use", func(s *redis.PoolStats) float64 {
+			return max(0, float64(s.TotalConns)-float64(s.IdleConns))
+		}),
+		gauge("idle", func(s *redis.PoolStats) float64 { return float64(s.IdleConns) }),
+	}
 }
 
 func (m metrics) observe(operation string, took time.Duration, err error) {

@@ -86,7 +86,7 @@ func work(t *testing.T, r *apptest.Running) {
 	})
 }
 
-// gather returns the program's own metrics.
+// gather returns the program's own metrics, and those of the connections to SQL.
 func gather(t *testing.T, g prometheus.Gatherer) map[string]*family {
 	t.Helper()
 	list, err := g.Gather()
@@ -95,7 +95,7 @@ func gather(t *testing.T, g prometheus.Gatherer) map[string]*family {
 	}
 	all := make(map[string]*family)
 	for _, raw := range list {
-		if !strings.HasPrefix(raw.GetName(), metric.Prefix) {
+		if !strings.HasPrefix(raw.GetName(), metric.Prefix) && !strings.HasPrefix(raw.GetName(), "go_sql_") {
 			continue
 		}
 		f := &family{name: raw.GetName(), kind: strings.ToLower(raw.GetType().String()), help: raw.GetHelp(),
@@ -172,5 +172,32 @@ func (f *family) write(b *strings.Builder) {
 			text = strings.Join(values, " ")
 		}
 		fmt.Fprintf(b, "\t%s: %s\n", label, text)
+	}
+}
+
+// TestDiskAndConnectionsAreExported checks the metrics of what the program opens.
+func TestDiskAndConnectionsAreExported(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t, cmdtest.BothKeys()...))
+	work(t, r)
+	got := make(map[string]float64)
+	families, err := r.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetGauge().GetValue()
+		}
+	}
+	for _, name := range []string{"dispatcher_data_free_bytes", "dispatcher_sqlite_bytes db",
+		"dispatcher_sqlite_bytes wal", "go_sql_open_connections readers"} {
+		if got[name] <= 0 {
+			t.Errorf("%s is %g", name, got[name])
+		}
 	}
 }

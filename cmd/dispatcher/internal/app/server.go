@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -94,6 +95,9 @@ func New(
 		}
 	}
 	srv.Metrics = NewRegistry(c.Version)
+	if !s.Postgres() {
+		srv.Metrics.MustRegister(disk{path: s.SQLitePath(), dir: filepath.Dir(s.SQLitePath())})
+	}
 	srv.lock, err = acquireIndexLock(ctx, s, log)
 	if err != nil {
 		return srv, err

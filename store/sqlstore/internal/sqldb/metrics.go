@@ -1,10 +1,12 @@
 package sqldb
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 )
@@ -50,6 +52,23 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.retries, errs[2] = register(r, m.retries)
 	m.errors, errs[3] = register(r, m.errors)
 	return m, errors.Join(errs[:]...)
+}
+
+// exportPools registers the statistics of the pools of connections, go_sql_…, by the name of each pool.
+func (db *DB) exportPools(r prometheus.Registerer) error {
+	pools := map[string]*sql.DB{"readers": db.Reads}
+	if !db.Embedded() {
+		pools = map[string]*sql.DB{"writers": db.Groups, "shared": db.Pool}
+	}
+	for name, pool := range pools {
+		if r == nil {
+			continue
+		}
+		if _, err := register(r, collectors.NewDBStatsCollector(pool, name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // register registers c. If a collector with the same name is registered, it returns that one.

@@ -132,6 +132,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := db.exportPools(o.Registerer); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	return db, nil
 }
 
