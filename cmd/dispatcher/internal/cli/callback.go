@@ -19,8 +19,12 @@ type CallbackCommand struct {
 	List     callbackList     `cmd:"" help:"List callbacks, newest first."`
 	Explain  callbackExplain  `cmd:"" help:"Show why a callback is not sent yet, and what to do."`
 	Evidence callbackEvidence `cmd:"" help:"Print a delivery report of a callback, for the dispute \"we never got it\"."`
+	Payload  callbackPayload  `cmd:"" help:"Print the body that a callback sends."`
 	Cancel   callbackCancel   `cmd:"" help:"Cancel one callback, or all open callbacks of a reference."`
 	Retry    callbackRetry    `cmd:"" help:"Retry one callback now: the next attempt of an open one, or a new attempt of a finished one."`
+
+	Reschedule callbackReschedule `cmd:"" help:"Move the next attempt of a scheduled callback, or revive a dead one at that time."`
+	Set        callbackSet        `cmd:"" help:"Change the URL, headers, policy or expiry of a scheduled or dead callback."`
 }
 
 // callbackGet shows one callback.
@@ -91,8 +95,8 @@ func printWithAttempts(c *session, callback []byte, attempts []json.RawMessage) 
 	return c.PrintJSON([]byte(head + `"attempts":` + string(list) + "}"))
 }
 
-// callbackList lists callbacks.
-type callbackList struct {
+// filterFlags select callbacks. Lists and redrives share them.
+type filterFlags struct {
 	State       []string          `in:"state" placeholder:"STATE" help:"Only these states: scheduled, attempting, succeeded, dead, canceled."`
 	Kind        string            `in:"kind" placeholder:"KIND" help:"Only this kind: notify or poll."`
 	Topic       string            `in:"topic" placeholder:"TOPIC" help:"Only this topic."`
@@ -101,17 +105,25 @@ type callbackList struct {
 	Endpoint    string            `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Only callbacks to this endpoint."`
 	Lane        string            `in:"lane" placeholder:"LANE" help:"Only this lane."`
 	Class       string            `in:"class" placeholder:"CLASS" help:"Only if the last attempt had this class, such as http_5xx."`
-	Reason      string            `in:"reason" placeholder:"REASON" help:"Only if they ended for this reason, such as exhausted."`
 	StatusCode  int               `in:"status_code" placeholder:"CODE" help:"Only if the last attempt got this status."`
 	Label       map[string]string `in:"label" mapsep:"none" placeholder:"NAME=VALUE" help:"Only with this label. Can be repeated."`
 	MinAttempts int               `in:"min_attempts" placeholder:"N" help:"Only with at least this many counted attempts."`
 	Overdue     bool              `in:"overdue" help:"Only overdue callbacks."`
 	From        string            `in:"from" placeholder:"TIME" help:"Only if accepted at or after this time, RFC 3339."`
 	To          string            `in:"to" placeholder:"TIME" help:"Only if accepted before this time, RFC 3339."`
-	ByDue       bool              `help:"List open callbacks by due time, earliest first."`
-	Limit       int               `default:"50" placeholder:"N" help:"Maximum number of callbacks, up to 500. Default: 50."`
+}
+
+// callbackList lists callbacks.
+type callbackList struct {
+	filterFlags
+	Reason string `in:"reason" aliases:"end-reason" placeholder:"REASON" help:"Only if they ended for this reason, such as exhausted."`
+
+	ByDue bool `help:"List open callbacks by due time, earliest first."`
+	Limit int  `default:"50" placeholder:"N" help:"Maximum number of callbacks. Default: 50."`
+	CSV   bool `xor:"form" help:"Print CSV for spreadsheets."`
 	cursorFlag
-	answerFlags
+	serverFlags
+	JSON bool `xor:"form" help:"Print the server's response as JSON: one page of up to 500."`
 }
 
 // searchTime limits the search of a list. After it, the list prints the cursor to continue from.
@@ -124,6 +136,10 @@ func (cmd *callbackList) Run(c *session) error {
 	if cmd.ByDue {
 		p.Query.Set("order", "due")
 	}
+	if cmd.CSV {
+		return printCSV(c, p)
+	}
+	c.json = cmd.JSON
 	return showCallbacks(c, p)
 }
 
@@ -197,19 +213,21 @@ func (cmd *callbackRetry) Run(c *session) error {
 // requestFlags describe the HTTP request of a callback or a poll. The tag set:"method=…" of a command is the
 // default method in its help text.
 type requestFlags struct {
-	URL         string   `in:"url" placeholder:"URL" help:"URL that is called. With --endpoint, it replaces the endpoint's URL if its url_override allows that."`
-	Endpoint    string   `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or external id. Its secret, signer, headers and limits apply."`
-	Method      string   `in:"method" placeholder:"METHOD" help:"HTTP method. Default: ${method}."`
-	Data        string   `short:"d" placeholder:"TEXT|@FILE|-" help:"Body: a text, @FILE, or - for the standard input. Sent unchanged."`
-	ContentType string   `in:"content_type" placeholder:"TYPE" help:"Content type of the body. Default: application/json if it is JSON, else text/plain or application/octet-stream."`
-	Header      []string `in:"headers,headers" short:"H" sep:"none" placeholder:"NAME:VALUE" help:"A header to send. Can be repeated."`
+	URL      string `in:"url" placeholder:"URL" help:"URL that is called. With --endpoint, it replaces the endpoint's URL if its url_override allows that."`
+	Endpoint string `in:"endpoint" placeholder:"ID|EXTERNAL_ID" help:"Endpoint that is called, by its id or external id. Its secret, signer, headers and limits apply."`
+	contentFlags
 }
 
-// put adds the body of the flags to in, the description of the request.
+// put checks that the flags name a destination, and adds their body to in, the description of the request.
 func (f *requestFlags) put(c *session, in body) error {
 	if f.URL == "" && f.Endpoint == "" {
 		return console.Wrong("give --url or --endpoint")
 	}
+	return f.contentFlags.put(c, in)
+}
+
+// put adds the body of the flags to in, the description of the request.
+func (f *contentFlags) put(c *session, in body) error {
 	if f.Data == "" {
 		return nil
 	}
@@ -230,7 +248,6 @@ func (f *requestFlags) put(c *session, in body) error {
 type aboutFlags struct {
 	Topic          string            `in:"topic" placeholder:"TOPIC" help:"Event type, such as payment.succeeded."`
 	LockKey        string            `in:"lock_key" placeholder:"KEY" help:"Callbacks with the same key are never attempted at the same time."`
-	Lane           string            `in:"lane" placeholder:"LANE" help:"Isolation key. Default: the destination."`
 	Label          map[string]string `in:"labels" mapsep:"none" placeholder:"NAME=VALUE" help:"A label. Can be repeated."`
 	Delay          string            `in:"delay" placeholder:"DURATION" help:"Time to wait before the first attempt."`
 	DueAt          string            `in:"due_at" placeholder:"TIME" help:"Time of the first attempt, RFC 3339."`
@@ -273,11 +290,10 @@ func (f *tierFlags) put(policy string, in body) error {
 // callbackSend submits one callback.
 type callbackSend struct {
 	requestFlags
-	Ref string `in:"ref" placeholder:"REF" help:"Business reference, such as an order number."`
+	Ref  string `in:"ref" placeholder:"REF" help:"Business reference, such as an order number."`
+	Lane string `in:"lane" placeholder:"LANE" help:"Isolation key. Default: the destination."`
 	aboutFlags
-	Supersede bool   `in:"supersede" help:"Cancel older versions with the same --ref and --topic. Needs --version."`
-	Version   *int64 `in:"version" placeholder:"N" help:"Version of the object that --ref names; a higher number is newer."`
-	Order     string `in:"order" placeholder:"strict" help:"With --lock-key: strict waits until all earlier callbacks with the same key have finished."`
+	versionFlags
 	choiceFlags
 	tierFlags
 	answerFlags

@@ -39,6 +39,33 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 	}
 }
 
+// TestCSVPages checks that a list of several pages is one CSV with one header.
+func TestCSVPages(t *testing.T) {
+	t.Parallel()
+	address := cmdtest.ServeHandler(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("cursor") {
+		case "":
+			w.Header().Set("Link", `</v1/callbacks?cursor=a%2Bb&format=csv>; rel="next"`)
+			cmdtest.Respond(t, w, "id\ncb_1\ncb_2\n")
+		case "a+b":
+			w.Header().Set("Link", `</v1/callbacks?cursor=c&format=csv>; rel="next"`)
+			cmdtest.Respond(t, w, "id\ncb_3\n")
+		default:
+			cmdtest.Respond(t, w, "id\ncb_4\n")
+		}
+	})
+	for limit, want := range map[string]struct{ rows, more string }{
+		"9": {"id\ncb_1\ncb_2\ncb_3\ncb_4\n", ""},
+		"3": {"id\ncb_1\ncb_2\ncb_3\n", "more: --cursor c\n"},
+	} {
+		term := program.At(address)
+		term.Ends(t, console.ExitOK, "callback", "list", "--csv", "--limit", limit)
+		if got := term.Stdout.String(); got != want.rows || term.Stderr.String() != want.more {
+			t.Errorf("--limit %s: printed %q and %q", limit, got, term.Stderr.String())
+		}
+	}
+}
+
 // TestUnreachableServers checks the errors of the network. A redirect is not followed, because it would carry
 // the key to another server.
 func TestUnreachableServers(t *testing.T) {

@@ -194,6 +194,16 @@ func endpointState(c *session, ep *client.Endpoint, now time.Time) string {
 	return "not used yet"
 }
 
+// headerLines returns headers as pairs of name and text for Lines, sorted by name.
+func headerLines(headers client.Headers) (lines []string) {
+	for _, h := range slices.SortedFunc(slices.Values(headers), func(a, b client.Header) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
+		lines = append(lines, "header", h.Name+": "+h.Value)
+	}
+	return lines
+}
+
 // showEndpoint prints one endpoint.
 func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 	state := endpointState(c, ep, now)
@@ -201,18 +211,12 @@ func showEndpoint(c *session, ep *client.Endpoint, now time.Time) {
 		state = c.Paint("paused", console.Yellow) + " " + pausedText(&ep.Pause)
 	}
 	chosen := func(choice client.Choice) string { return cmp.Or(choiceText(choice), "the project's default") }
-	var headers []string
-	for _, h := range slices.SortedFunc(slices.Values(ep.Headers), func(a, b client.Header) int {
-		return strings.Compare(a.Name, b.Name)
-	}) {
-		headers = append(headers, "header", h.Name+": "+h.Value)
-	}
 	c.Lines(12, slices.Concat([]string{
 		"endpoint", ep.ID, "external id", ep.ExternalID, "name", ep.Name, "state", state, "url", ep.URL,
 		"override", meaning(string(ep.URLOverride)),
 		"topics", cmp.Or(strings.Join(ep.Topics, " "), "none"),
 		"policy", chosen(ep.Policy), "success", chosen(ep.Success), "signer", chosen(ep.Signer),
-	}, headers, []string{
+	}, headerLines(ep.Headers), []string{
 		"rate", cmp.Or(ep.Rate, "unlimited"),
 		"in flight", "at most " + numberOr(ep.Concurrency, "the setting lane_concurrency"), "lane", ep.Lane,
 		"failing", console.ClockTime(ep.FailingSince), "last success", console.ClockTime(ep.LastSuccessAt),

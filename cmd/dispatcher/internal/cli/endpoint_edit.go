@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -25,15 +26,30 @@ type endpointFields struct {
 
 // endpointCreate creates an endpoint.
 type endpointCreate struct {
-	URL string `in:"url" arg:"" help:"URL that is called."`
+	URL     string `in:"url" arg:"" help:"URL that is called."`
+	Replace bool   `help:"Replace all of the endpoint with this --external-id, if there is one. Only its pause, its field enabled and its secret stay."`
 	endpointFields
 }
 
 // Run creates the endpoint and prints its secret.
 func (cmd *endpointCreate) Run(c *session) error {
-	return printResponse(c, post("/v1/endpoints", cmd), func(ep *client.EndpointWithSecret) {
+	r, done := post("/v1/endpoints", cmd), "created"
+	if cmd.Replace {
+		if cmd.ExternalID == "" {
+			return console.Wrong("--replace needs --external-id")
+		}
+		in, err := bodyOf(c, cmd)
+		if err != nil {
+			return err
+		}
+		delete(in, "external_id") // it is in the path
+		r = request{method: http.MethodPut,
+			path: "/v1/endpoints/by-external-id/" + url.PathEscape(cmd.ExternalID), in: in}
+		done = "created or replaced"
+	}
+	return printResponse(c, r, func(ep *client.EndpointWithSecret) {
 		console.MakeSafe(&ep.Endpoint)
-		c.printf("%s  created\n", titleOf(&ep.Endpoint))
+		c.printf("%s  %s\n", titleOf(&ep.Endpoint), done)
 		showReceiversPart(c, ep)
 	})
 }

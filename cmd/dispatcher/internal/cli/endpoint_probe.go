@@ -14,6 +14,7 @@ import (
 type endpointTest struct {
 	serverFlags
 	endpointArg
+	reasonFlag
 	Wait    bool   `help:"Wait for the result and print it. The exit code is 1 unless the test succeeded."`
 	Timeout string `default:"90s" placeholder:"DURATION" help:"With --wait: maximum time to wait. Default: 90s."`
 	JSON    bool   `help:"Print the callback as JSON, with --wait including its attempts."`
@@ -28,7 +29,7 @@ func (cmd *endpointTest) Run(c *session) error {
 	if err != nil || limit <= 0 {
 		return console.Wrong("--timeout: %q is not a duration such as 90s", cmd.Timeout)
 	}
-	r, err := post("/test", nil).forEndpoint(c, cmd.ID)
+	r, err := post("/test", cmd).forEndpoint(c, cmd.ID)
 	if err != nil {
 		return err
 	}

@@ -41,11 +41,11 @@ type putSummary struct {
 
 // endpointWriter sends the lines of a source to the server.
 type endpointWriter struct {
-	c      *session
-	source *importer.Source
-	reason string
-	bar    *importer.Bar
-	sum    putSummary
+	c        *session
+	source   *importer.Source
+	reason   string
+	progress *console.Progress
+	sum      putSummary
 }
 
 // Run sends the file. Its exit code is 1 if a line was refused.
@@ -59,9 +59,9 @@ func (cmd *endpointPut) Run(c *session) error {
 	}
 	defer source.Close()
 	w := &endpointWriter{c: c, source: source, reason: cmd.Reason,
-		bar: importer.NewBar(c.Console, source.Lines, 0)}
+		progress: c.NewProgress("lines", source.Lines)}
 	err = w.run()
-	w.bar.End(err != nil)
+	w.progress.End(err != nil)
 	if cmd.JSON {
 		printed := c.PrintValue(w.sum)
 		if err == nil {
@@ -94,7 +94,7 @@ func (w *endpointWriter) run() error {
 			}
 		}
 		if b.Last != nil {
-			w.bar.At(b.Last.Number)
+			w.progress.Set(b.Last.Number, w.source.Lines)
 		}
 		more = b.More
 	}
@@ -137,10 +137,5 @@ func (w *endpointWriter) send(batch []*importer.Line) error {
 // refused reports a line that the server did not accept.
 func (w *endpointWriter) refused(line *importer.Line, why *client.Problem) {
 	w.sum.Refused++
-	text := fmt.Sprintf("line %d: %s", line.Number, remote.InLine(why))
-	if w.bar.Bar != nil {
-		w.bar.Bar.Log("%s", text)
-		return
-	}
-	fmt.Fprintln(w.c.Err, text)
+	w.progress.Log(fmt.Sprintf("line %d: %s", line.Number, remote.InLine(why)))
 }

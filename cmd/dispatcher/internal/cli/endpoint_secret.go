@@ -64,9 +64,10 @@ func (cmd *endpointSecret) Run(c *session) error {
 // endpointRotate replaces the secret of an endpoint.
 type endpointRotate struct {
 	endpointArg
-	Secret  string `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"New secret in the form of the endpoint's signer. Prefer @FILE or -: other users of this machine can see arguments. Default: a generated one."`
-	Label   string `in:"label" placeholder:"TEXT" help:"Name of the secret at receivers, such as a certificate's serial number."`
-	Overlap string `in:"overlap" placeholder:"DURATION" help:"How long the old secret signs too, 0s to 30d. Use 0s if it leaked. Default: 1d."`
+	Secret  string   `in:"secret,secret" placeholder:"TEXT|@FILE|-" help:"New secret in the form of the endpoint's signer. Prefer @FILE or -: other users of this machine can see arguments. Default: a generated one."`
+	Hosts   []string `in:"hosts" placeholder:"HOST" help:"Further hosts that a credential or a private key can be used for, besides the endpoint's own."`
+	Label   string   `in:"label" placeholder:"TEXT" help:"Name of the secret at receivers, such as a certificate's serial number."`
+	Overlap string   `in:"overlap" placeholder:"DURATION" help:"How long the old secret signs too, 0s to 30d. Use 0s if it leaked. Default: 1d."`
 	changeFlags
 }
 

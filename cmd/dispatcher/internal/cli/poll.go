@@ -161,6 +161,7 @@ type pollCreate struct {
 	HoldIf       []string `sep:"none" placeholder:"PRED" help:"Predicate for a response that asks to wait, such as \"busy\". The lane is paused for 60s or Retry-After, and the attempt is not counted."`
 	Evaluate     []string `in:"evaluate,list" placeholder:"STATUS" help:"Statuses whose responses the predicates check, such as 200-299,404. All others are errors. Default: 200-299."`
 	ErrorBudget  *int     `in:"error_budget" placeholder:"N" help:"Maximum consecutive errors. Each one waits the same tier again. Default: 20."`
+	Lane         string   `in:"lane" placeholder:"LANE" help:"Isolation key. Default: the destination."`
 	aboutFlags
 	Policy string `in:"policy,choice" placeholder:"NAME|JSON|@FILE" help:"Policy: a name (see \"dispatcher policy list\"), or an object such as {\"tiers\": [\"5s\", \"30s\"], \"repeat_last\": true, \"deadline\": \"72h\"}."`
 	tierFlags

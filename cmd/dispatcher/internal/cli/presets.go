@@ -20,7 +20,10 @@ import (
 
 // PolicyCommand has the commands for policies.
 type PolicyCommand struct {
-	List policyList `cmd:"" help:"List the named policies with their tiers and total durations; with --from, the time of each attempt."`
+	List   policyList   `cmd:"" help:"List the named policies with their tiers and total durations; with --from, the time of each attempt."`
+	Get    policyGet    `cmd:"" help:"Show one policy, by its name or its formula."`
+	Put    policyPut    `cmd:"" help:"Create or replace a policy of the project."`
+	Delete policyDelete `cmd:"" help:"Delete a policy of the project."`
 }
 
 // policyList lists policies.
@@ -33,12 +36,8 @@ type policyList struct {
 // Run prints the policies.
 func (cmd *policyList) Run(c *session) error {
 	q := url.Values{"limit": {strconv.Itoa(remote.MostPerPage)}}
-	switch cmd.From {
-	case "":
-	case "now":
-		q.Set("from", time.Now().UTC().Format(time.RFC3339))
-	default:
-		q.Set("from", cmd.From)
+	if from := startTime(cmd.From); from != "" {
+		q.Set("from", from)
 	}
 	var answer client.Page[rawPolicy]
 	whole, err := c.call(get("/v1/policies?"+q.Encode()), &answer)
@@ -76,6 +75,14 @@ func (cmd *policyList) Run(c *session) error {
 	return nil
 }
 
+// startTime returns the value of --from as a query parameter.
+func startTime(from string) string {
+	if from == "now" {
+		return time.Now().UTC().Format(time.RFC3339)
+	}
+	return from
+}
+
 // rawPolicy is a policy, and its JSON as the server wrote it.
 type rawPolicy struct {
 	client.NamedPolicy
@@ -94,11 +101,7 @@ func showPolicies(c *session, policies []rawPolicy) {
 	t.Wrap(6, 40)
 	for i := range policies {
 		p := &policies[i].NamedPolicy
-		about := p.About
-		if p.Own {
-			about = "the project's own"
-		}
-		t.Row(p.Name, attemptsOf(p), p.Sum, p.Timeout, tiersInShort(p), about)
+		t.Row(p.Name, attemptsOf(p), p.Sum, p.Timeout, tiersInShort(p), aboutText(p.About, p.Own))
 	}
 	t.Render()
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 type ProjectCommand struct {
 	Create projectCreate `cmd:"" help:"Create a project with its own keys, endpoints, callbacks and secrets. Needs the admin key of the settings."`
 	List   projectList   `cmd:"" help:"List projects, by id."`
+	Get    projectGet    `cmd:"" help:"Show one project with its defaults and quotas."`
 	Set    projectSet    `cmd:"" help:"Change the defaults of a project. Only the given fields change."`
 }
 
@@ -79,6 +82,36 @@ func (cmd *projectList) Run(c *session) error {
 		})
 }
 
+// projectGet shows one project.
+type projectGet struct {
+	ID string `arg:"" help:"Id of the project."`
+	answerFlags
+}
+
+// Run prints the project.
+func (cmd *projectGet) Run(c *session) error {
+	r := get("/v1/projects/" + url.PathEscape(cmd.ID)).onMissing(noProject(cmd.ID))
+	return printResponse(c, r, func(p *client.Project) {
+		state := c.Paint("sending", console.Green)
+		if p.Paused {
+			state = c.Paint("paused", console.Yellow) + " " + pausedText(&p.Pause)
+		}
+		chosen := func(choice client.Choice) string {
+			return cmp.Or(choiceText(choice), "the program's default")
+		}
+		c.Lines(12, slices.Concat([]string{
+			"project", p.ID, "name", p.Name, "state", state, "policy", chosen(p.Policy),
+			"success", chosen(p.Success), "signer", chosen(p.Signer),
+		}, headerLines(p.Headers), []string{
+			"header hosts", strings.Join(p.HeaderHosts, " "), "quotas", cmp.Or(quotasText(p.Quotas), "none"),
+			"created", console.ClockTime(p.CreatedAt), "changed", console.ClockTime(p.UpdatedAt),
+		})...)
+	})
+}
+
+// noProject is the error for an id that does not exist.
+func noProject(id string) string { return fmt.Sprintf("there is no project %q", id) }
+
 // projectSet changes a project.
 type projectSet struct {
 	ID string `arg:"" help:"Id of the project."`
@@ -92,8 +125,7 @@ func (cmd *projectSet) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	r := request{http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in,
-		fmt.Sprintf("there is no project %q", cmd.ID)}
+	r := request{http.MethodPatch, "/v1/projects/" + url.PathEscape(cmd.ID), in, noProject(cmd.ID)}
 	return printResponse(c, r, func(p *client.Project) { c.printf("%s  changed\n", p.ID) })
 }
 
@@ -245,13 +277,7 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 		return err
 	}
 	var sum, step client.Reencryption
-	var bar *console.Drawing
-	tracker := &console.Tracker{Message: "encrypted rows"}
-	if c.ErrTerminal && !cmd.JSON {
-		bar = c.NewDrawing(c.Err)
-		bar.AppendTracker(tracker)
-		bar.Begin()
-	}
+	progress := c.NewProgress("rows", 0)
 	err := error(nil)
 	for more := true; more && err == nil; more = step.Next != "" {
 		in := client.ReencryptRequest{From: step.Next, Change: client.Change{Reason: cmd.Reason}}
@@ -260,14 +286,10 @@ func (cmd *secretsReencrypt) Run(c *session) error {
 		if err == nil {
 			sum.KeyID, sum.Left = step.KeyID, step.Left
 			sum.Done, sum.Failed = sum.Done+step.Done, sum.Failed+step.Failed
-			tracker.UpdateTotal(int64(sum.Done + sum.Left))
-			tracker.SetValue(int64(sum.Done))
+			progress.Set(sum.Done, sum.Done+sum.Left)
 		}
 	}
-	if bar != nil {
-		console.EndTracker(tracker, err != nil)
-		bar.End()
-	}
+	progress.End(err != nil)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (s *script) run(lines []string) {
 		case "terminal":
 			s.next.terminal = true
 		case "$":
-			s.command(arguments(s.expand(rest)))
+			s.command(Arguments(s.expand(rest)))
 		default:
 			s.t.Errorf("not a line of a transcript: %s", line)
 		}
@@ -228,8 +228,8 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request) {
 		`"detail":"not found; check the id and the project","code":"not_found"}`)
 }
 
-// arguments splits a line at spaces that are not in single quotes.
-func arguments(line string) (list []string) {
+// Arguments splits a line at spaces that are not in single quotes.
+func Arguments(line string) (list []string) {
 	begun, quoted := false, false
 	for _, r := range line {
 		if r == ' ' && !quoted {

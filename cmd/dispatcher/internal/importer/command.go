@@ -137,9 +137,10 @@ func (cmd *Command) send(ctx context.Context, c *console.Console, source *Source
 	im := &importer{c: c, cl: cl, source: source, checkpoint: checkpoint, rate: rate}
 	im.sum.Skipped = checkpoint.done.Lines
 	im.sum.Errors = checkpoint.errorsPath
-	im.bar = NewBar(c, source.Lines, checkpoint.done.Line)
+	im.progress = c.NewProgress("lines", source.Lines)
+	im.progress.Set(checkpoint.done.Line, source.Lines)
 	err = im.run(ctx)
-	im.bar.End(err != nil)
+	im.progress.End(err != nil)
 	closed := checkpoint.close()
 	if err == nil {
 		err = closed

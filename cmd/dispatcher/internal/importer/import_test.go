@@ -129,8 +129,8 @@ func openImport(
 			t.Error(err)
 		}
 	})
-	bar := NewBar(&term.Console, source.Lines, 0)
-	im := &importer{c: &term.Console, cl: cl, source: source, checkpoint: checkpoint, rate: rate, bar: bar}
+	im := &importer{c: &term.Console, cl: cl, source: source, checkpoint: checkpoint, rate: rate,
+		progress: term.NewProgress("lines", source.Lines)}
 	return im, term
 }
 

@@ -28,12 +28,14 @@ type importer struct {
 	cl         *remote.Client
 	source     *Source
 	checkpoint *checkpoint
-	bar        *Bar
+	progress   *console.Progress
 	// rate is the maximum number of callbacks per second; zero: no limit. next is the earliest time of the
 	// next batch.
 	rate float64
 	next time.Time
 	sum  summary
+	// lastWarning is the time of the last warning.
+	lastWarning time.Time
 	// refusals are the refused lines of the current batch.
 	refusals []*Line
 }
@@ -67,7 +69,7 @@ func (im *importer) run(ctx context.Context) error {
 				return err
 			}
 			im.sum.Lines += read.Read
-			im.bar.At(read.Last.Number)
+			im.progress.Set(read.Last.Number, im.source.Lines)
 		}
 		if !read.More {
 			return im.checkpoint.finish()
@@ -121,7 +123,7 @@ func (im *importer) sendBatch(ctx context.Context, batch []*Line) error {
 		if time.Now().Add(wait).After(deadline) {
 			return fmt.Errorf("line %d: gave up after %s: %w", left[0].Number, retryLimit, err)
 		}
-		im.bar.warn(fmt.Sprintf("%s; retrying in %s", err, wait.Round(100*time.Millisecond)))
+		im.warn(fmt.Sprintf("%s; retrying in %s", err, wait.Round(100*time.Millisecond)))
 		console.Pause(ctx, wait)
 		batch = left
 	}
@@ -216,58 +218,14 @@ func (im *importer) writeRefusals() error {
 	return nil
 }
 
-// Bar shows the progress of an import on a terminal. Elsewhere it prints only warnings.
-type Bar struct {
-	c       *console.Console
-	Bar     *console.Drawing
-	tracker *console.Tracker
-	// lastWarning is the time of the last warning.
-	lastWarning time.Time
-}
-
 // warnInterval is the minimum time between two warnings.
 const warnInterval = 10 * time.Second
 
-// NewBar starts to draw. lines is the total, or zero if it is unknown; done is the last finished line.
-func NewBar(c *console.Console, lines, done int) *Bar {
-	b := &Bar{c: c}
-	if !c.ErrTerminal {
-		return b
-	}
-	b.Bar = c.NewDrawing(c.Err)
-	b.Bar.Style().Visibility.Speed = true
-	b.tracker = &console.Tracker{Message: "lines", Total: int64(lines)}
-	b.tracker.SetValue(int64(done))
-	b.Bar.AppendTracker(b.tracker)
-	b.Bar.Begin()
-	return b
-}
-
-// At shows that all lines up to this one are finished.
-func (b *Bar) At(line int) {
-	if b.tracker != nil {
-		b.tracker.SetValue(int64(line))
-	}
-}
-
 // warn prints why the import waits, at most once per warnInterval.
-func (b *Bar) warn(text string) {
-	if time.Since(b.lastWarning) < warnInterval {
+func (im *importer) warn(text string) {
+	if time.Since(im.lastWarning) < warnInterval {
 		return
 	}
-	b.lastWarning = time.Now()
-	if b.Bar != nil {
-		b.Bar.Log("%s", console.Printable(text))
-		return
-	}
-	fmt.Fprintf(b.c.Err, "dispatcher: %s\n", console.Printable(text))
-}
-
-// End stops drawing. failed says that the import stopped early.
-func (b *Bar) End(failed bool) {
-	if b.Bar == nil {
-		return
-	}
-	console.EndTracker(b.tracker, failed)
-	b.Bar.End()
+	im.lastWarning = time.Now()
+	im.progress.Log("dispatcher: " + console.Printable(text))
 }

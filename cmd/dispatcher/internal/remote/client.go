@@ -127,8 +127,14 @@ func (e *Refusal) Unwrap() error { return e.problem }
 // Call makes one request and decodes the response into out, unless out is nil. It returns the body of the
 // response.
 func (cl *Client) Call(ctx context.Context, method, path string, in, out any) ([]byte, error) {
+	answer, err := cl.Answer(ctx, method, path, in, out)
+	return answer.Body, err
+}
+
+// Answer is Call with the status and the headers of the response.
+func (cl *Client) Answer(ctx context.Context, method, path string, in, out any) (client.Answer, error) {
 	answer, err := cl.api.Call(ctx, method, path, in, out)
-	return answer.Body, cl.forUser(err)
+	return answer, cl.forUser(err)
 }
 
 // forUser adds to an error what the user can do about it.
