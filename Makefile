@@ -11,8 +11,9 @@ SEEDS   ?= 10000
 FIRST   ?= 1
 GO      := go
 TOOL     = $(GO) tool -modfile=$(CURDIR)/tools/go.mod
-# The benchmark is a separate module, so its packages are built from its directory.
+# The benchmark and the checks of deploy are separate modules, so they are built from their directories.
 BENCH   := cd e2e/bench &&
+CHECK   := cd deploy/check &&
 ROWS    ?= 10000000
 PENDING ?= 5000000
 RUNBENCH = $(BENCH) $(GO) run -tags $(TAGS) .
@@ -72,16 +73,19 @@ vet: ## go vet, for the normal build and for the build with failpoints
 	$(GO) vet -tags $(TAGS) ./...
 	$(GO) vet -tags "$(TAGS) failpoints" ./...
 	$(BENCH) $(GO) vet -tags $(TAGS) ./...
+	$(CHECK) $(GO) vet -tags $(TAGS) ./...
 	cd tools && $(GO) vet ./...
 
 staticcheck: ## staticcheck, from tools/go.mod
 	$(TOOL) staticcheck -tags $(TAGS) ./...
 	$(BENCH) $(TOOL) staticcheck -tags $(TAGS) ./...
+	$(CHECK) $(TOOL) staticcheck -tags $(TAGS) ./...
 	cd tools && $(TOOL) staticcheck ./...
 
-verify: ## Compare the modules in the cache with the checksums in go.sum, for all three go.mod
+verify: ## Compare the modules in the cache with the checksums in go.sum, for all go.mod
 	$(GO) mod verify
 	$(BENCH) $(GO) mod verify
+	$(CHECK) $(GO) mod verify
 	cd tools && $(GO) mod verify
 
 licenses: ## List the license of every module; writes docs/reports/licenses.md

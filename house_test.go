@@ -74,8 +74,8 @@ var own = map[string][]string{
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},
-	"deploy":              {},
-	"cmd/dispatcher":      {"*"},
+	"deploy":              {}, "deploy/check/chart": {}, "deploy/check/compose": {}, "deploy/check/image": {},
+	"cmd/dispatcher": {"*"},
 
 	commands + "machine": {},
 	commands + "console": {"client", "schedule"},

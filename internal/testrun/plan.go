@@ -165,6 +165,12 @@ func plan() []part {
 			}
 			return tests(size, "10m", "./deploy")
 		})},
+		// Their libraries take minutes to compile, so make test does without these checks.
+		{"deploy-check", fullOnly, fixed(
+			inCheck("go", "vet", "-tags", tags, "./..."),
+			inCheck(verify...),
+			inCheck("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
+			tests(sizeFull, "20m", "./...").in(checkDir))},
 		{"bench", always, fixed(tests(sizeTest, "10m", "-short", "./...").in("e2e/bench"))},
 		{"tools", always, fixed(tests(sizeTest, "10m", "./...").in("tools"))},
 		{"smoke", always, func(size string) []command {
@@ -223,6 +229,11 @@ func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^")
 func program(argv ...string) command { return command{argv: argv} }
 
 func inBench(argv ...string) command { return program(argv...).in("e2e/bench") }
+
+// checkDir is the module that checks the files in deploy.
+const checkDir = "deploy/check"
+
+func inCheck(argv ...string) command { return program(argv...).in(checkDir) }
 
 func inTools(argv ...string) command { return program(argv...).in("tools") }
 
