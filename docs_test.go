@@ -59,6 +59,37 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestReferenceHasEachClassAndReason compares two tables of the page of errors with the constants of package
+// client.
+func TestReferenceHasEachClassAndReason(t *testing.T) {
+	text, err := os.ReadFile("docs/reference/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, constants := range map[string]string{"classes": "Class", "reasons": "TerminalReason"} {
+		_, rest, _ := strings.Cut(string(text), "<!-- "+table+" -->")
+		rest, _, found := strings.Cut(rest, "<!-- /"+table+" -->")
+		var named, want []string
+		for _, row := range firstCode.FindAllStringSubmatch(rest, -1) {
+			named = append(named, row[1])
+		}
+		for _, f := range files(t) {
+			if f.dir == "client" {
+				value := regexp.MustCompile(`\s` + constants + ` += "(\w+)"`)
+				for _, c := range value.FindAllSubmatch(f.src, -1) {
+					want = append(want, string(c[1]))
+				}
+			}
+		}
+		if !found || len(want) == 0 || !slices.Equal(named, want) {
+			t.Errorf("the table of %s names %q, want %q", table, named, want)
+		}
+	}
+}
+
+// firstCode matches the first cell of a row, if it is code.
+var firstCode = regexp.MustCompile("(?m)^\\| `(\\w+)` \\|")
+
 // brokenLinks counts the pages below root and says which links of theirs, and which paths of pages, are
 // wrong.
 func brokenLinks(root fs.FS) (pages int, wrong []string) {

@@ -167,7 +167,7 @@ func (p *page) play() {
 					printed, text)
 			}
 		case soon:
-			harness.Eventually(p, terminalTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.line), func() error {
 				if fits(printed, text, false) {
 					return nil
 				}
@@ -179,7 +179,7 @@ func (p *page) play() {
 			if w == nil {
 				p.Fatalf("line %d: no terminal %s", b.line, b.name)
 			}
-			harness.Eventually(p, terminalTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.line), func() error {
 				if got := w.text(); !fits(got, text, true) {
 					return fmt.Errorf("%s printed\n%s\nand the page shows\n%s", b.name, got, text)
 				}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,20 +20,22 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Time limits of one block, and until a terminal has printed something. Building the program is the longest.
+// Time limits of a block, until a program listens (building it is the longest), until something is printed,
+// and until a program ends after Ctrl-C.
 const (
-	blockTime    = 5 * time.Minute
-	terminalTime = 2 * time.Minute
-	endTime      = 40 * time.Second
+	blockTime = 5 * time.Minute
+	startTime = 5 * time.Minute
+	printTime = 30 * time.Second
+	endTime   = 40 * time.Second
 )
 
 // A shell runs blocks of commands, one after the other.
 type shell struct {
 	testing.TB
-	dir, env string
-	cmd      *exec.Cmd
-	stdin    io.Writer
-	out      *bufio.Scanner
+
+	cmd   *exec.Cmd
+	stdin io.Writer
+	out   *bufio.Scanner
 }
 
 // newShell starts a shell in dir.
@@ -48,7 +51,7 @@ func newShell(tb testing.TB, dir string, env ...string) *shell {
 			tb.Errorf("the shell: %v", err)
 		}
 	})
-	return &shell{TB: tb, dir: dir, cmd: cmd, stdin: in, out: bufio.NewScanner(out)}
+	return &shell{TB: tb, cmd: cmd, stdin: in, out: bufio.NewScanner(out)}
 }
 
 // run runs a block and returns its output. A block that fails ends the test.
@@ -96,6 +99,14 @@ func (w *window) text() string {
 	return w.printed.String()
 }
 
+// end returns the last lines of text, without the log of requests.
+func (w *window) end() string {
+	lines := slices.DeleteFunc(strings.Split(w.text(), "\n"), func(line string) bool {
+		return strings.Contains(line, `"level":"INFO","msg":"request"`)
+	})
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
 // ready matches what programs print when they listen.
 var ready = regexp.MustCompile(`(?i)listening|is serving|Development Server .* started`)
 
@@ -114,10 +125,10 @@ func openWindow(tb testing.TB, dir, text string, env ...string) *window {
 	tb.Cleanup(func() {
 		w.interrupt()
 		if tb.Failed() {
-			tb.Logf("the terminal of\n%s\nprinted\n%s", text, w.text())
+			tb.Logf("the terminal of\n%s\nprinted\n%s", text, w.end())
 		}
 	})
-	harness.Eventually(tb, terminalTime, "the program listens", func() error {
+	harness.Eventually(tb, startTime, "the program listens", func() error {
 		select {
 		case <-w.ended:
 			tb.Fatalf("this block ended: %s\n%s", w.cmd.ProcessState, text)

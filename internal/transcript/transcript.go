@@ -58,6 +58,20 @@ func File(t *testing.T, file string, play func(t *testing.T, text string) string
 	}
 }
 
+// Block is File for one block of a page, between the lines <!-- name --> and <!-- /name -->.
+func Block(t *testing.T, file, name, block string) {
+	t.Helper()
+	File(t, file, func(t *testing.T, text string) string {
+		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
+		before, rest, found := strings.Cut(text, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			t.Fatalf("%s has no block between %q and %q", file, begin, end)
+		}
+		return before + begin + block + end + after
+	})
+}
+
 // difference compares two texts by lines. It returns an empty text if they are equal.
 func difference(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))

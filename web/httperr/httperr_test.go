@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +50,29 @@ func TestProblemOfEachError(t *testing.T) {
 		}
 		return all.String()
 	})
+}
+
+// TestEachCodeIsInTheReference writes the table of docs/reference/errors.md.
+func TestEachCodeIsInTheReference(t *testing.T) {
+	t.Parallel()
+	errs := []error{&store.InvalidError{Fields: []store.FieldError{{Field: "FIELD"}}}}
+	for _, r := range rows() {
+		errs = append(errs, r.err)
+	}
+	errs = append(errs, errors.New("not in the table"))
+	var lines []string
+	for _, err := range errs {
+		p := From(err)
+		again := "–"
+		if p.RetryAfter > 0 {
+			again = fmt.Sprintf("%d s", p.RetryAfter)
+		}
+		lines = append(lines, fmt.Sprintf("| %d | `%s` | %s | %s |\n", p.Status, p.Code, p.Detail, again))
+	}
+	slices.Sort(lines)
+	transcript.Block(t, "../../docs/reference/errors.md", "codes",
+		"| status | code | detail | `Retry-After` |\n|---|---|---|---|\n"+
+			strings.Join(slices.Compact(lines), ""))
 }
 
 // TestLaterSetsRetryAfter checks that Retry-After is in whole seconds, rounded up, and at least 1.

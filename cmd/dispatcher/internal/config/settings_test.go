@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +30,28 @@ func loadWith(t *testing.T, env []string, args ...string) (*loaded, error) {
 }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t) }
+
+// TestEachSettingIsInTheReference writes the tables of docs/reference/settings.md.
+func TestEachSettingIsInTheReference(t *testing.T) {
+	t.Parallel()
+	var page strings.Builder
+	group := ""
+	for _, s := range catalogue() {
+		if s.group != group {
+			group = s.group
+			fmt.Fprintf(&page, "\n### %s\n\n| key | default | meaning |\n|---|---|---|\n", group)
+		}
+		def, help := "", s.help
+		if s.def != "" {
+			def = "`" + s.def + "`"
+		}
+		if s.secret != "" {
+			help += " Secret."
+		}
+		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", s.key, def, strings.ReplaceAll(help, "|", `\|`))
+	}
+	transcript.Block(t, "../../../../docs/reference/settings.md", "settings", page.String()+"\n")
+}
 
 // TestEverySettingHasThreeSpellings sets each setting by flag, variable and file.
 func TestEverySettingHasThreeSpellings(t *testing.T) {
