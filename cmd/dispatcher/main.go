@@ -54,6 +54,7 @@ func newGrammar() *commands {
 	grammar.Migrate.Flags = config.StorageFlags()
 	grammar.Config.Flags = config.AllFlags()
 	grammar.Doctor.Flags = config.AllFlags()
+	grammar.Healthcheck.Flags = config.OpsFlags()
 	grammar.Backup.Flags = config.StorageFlags()
 	return grammar
 }

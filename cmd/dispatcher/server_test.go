@@ -46,6 +46,22 @@ func TestCase40ServeRefusesAWrongMasterKey(t *testing.T) {
 	apptest.Start(t, &both)
 }
 
+// TestHealthcheck asks a real server before and after its end. It uses no key.
+func TestHealthcheck(t *testing.T) {
+	t.Parallel()
+	r := apptest.Start(t, apptest.Settings(t))
+	address := r.Web.OpsAddr().String()
+	for _, probe := range []string{"--ready=false", "--ready"} {
+		term := program.Terminal("DISPATCHER_OPS_LISTEN=" + address)
+		term.Ends(t, console.ExitOK, "healthcheck", probe)
+		cmdtest.Contains(t, term.Stdout.String(), address, ": ok\n")
+	}
+	r.End(t)
+	term := program.Terminal("DISPATCHER_OPS_LISTEN=" + address)
+	term.Ends(t, console.ExitFailed, "healthcheck")
+	cmdtest.Contains(t, term.Stderr.String(), "nothing listens there")
+}
+
 func TestOtherSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

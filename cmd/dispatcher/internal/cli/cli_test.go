@@ -5,15 +5,22 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
 )
 
 // program is a program with the commands of this package.
-var program = cmdtest.Program(func() any { return &Commands{} })
+var program = cmdtest.Program(func() any {
+	c := &Commands{}
+	c.Healthcheck.Flags = config.OpsFlags()
+	return c
+})
 
 func TestMain(m *testing.M) { program.RunTests(m) }
 
@@ -37,6 +44,31 @@ func TestEndpointCreateShowsThePublicKey(t *testing.T) {
 			t.Errorf("%s: printed %s", use, got)
 		}
 	}
+}
+
+// TestHealthcheckTimesOut checks that a server that does not respond fails the check after three seconds.
+func TestHealthcheckTimesOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		term := program.Terminal()
+		term.Transport = silent{}
+		code := term.InvokeUntil(t.Context(), "healthcheck")
+		want := "dispatcher: healthcheck: http://127.0.0.1:8081/healthz: no response within 3s\n"
+		got := term.Stderr.String()
+		if code != console.ExitFailed || got != want || time.Since(began) != 3*time.Second {
+			t.Errorf("exit code %d, printed %q after %s", code, got, time.Since(began))
+		}
+	})
+}
+
+// silent is a transport that never gets a response.
+type silent struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
 // TestCSVPages checks that a list of several pages is one CSV with one header.

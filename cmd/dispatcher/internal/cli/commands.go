@@ -36,6 +36,8 @@ type Commands struct {
 	Secrets SecretsCommand `cmd:"" help:"Print and rotate a project's secrets; re-encrypt stored data with a new master key."`
 	Audit   AuditCommand   `cmd:"" help:"List changes and who made them, and verify the hash chain of the audit log."`
 
+	Healthcheck HealthcheckCommand `cmd:"" help:"Ask the ops listener whether the server is healthy, for containers and service managers."`
+
 	Stats   StatsCommand   `cmd:"" help:"Count callbacks by state, attempts and lane; show the sizes of the index."`
 	Verify  VerifyCommand  `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
 	Rebuild RebuildCommand `cmd:"" help:"Rebuild the index of a running server from SQL. The server keeps running."`
