@@ -30,7 +30,7 @@ export CGO_ENABLED := 0
 .NOTPARALLEL:
 .PHONY: help demo run build test test-full test-long setup setup-full test-short vet staticcheck screens \
 	simulate bench bench-quick bench-pair bench-scale profile lint fmt verify licenses sbom vulncheck \
-	reproducible docker digests clean
+	reproducible packages docker digests clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,11 @@ licenses: ## List the license of every module; writes docs/reports/licenses.md
 
 sbom: build ## List the modules of ./bin/dispatcher: bin/dispatcher.cdx.json (CycloneDX), bin/licenses.txt
 	tools/sbom.sh bin/dispatcher $(VERSION) bin
+
+packages: ## Make bin/packages/*.deb and *.rpm for VERSION=v1.2.3
+	$(GO) build -trimpath -buildvcs=false -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)" \
+	  -o bin/packages/dispatcher ./cmd/dispatcher
+	tools/packages.sh bin/packages/dispatcher $(VERSION) bin/packages
 
 vulncheck: setup ## Look for known vulnerabilities with govulncheck; an unreachable database is a failure
 	@tools/vulncheck.sh
