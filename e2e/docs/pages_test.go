@@ -71,7 +71,7 @@ func newPage(t *testing.T, blocks []block) *page {
 			text += blocks[i].text + "\n"
 		}
 	}
-	if regexp.MustCompile(`(?m)^(make|go|cd e2e) `).MatchString(text) {
+	if regexp.MustCompile(`(?m)^make |\bgo run `).MatchString(text) {
 		copyProject(t, p.dir)
 	}
 	commands := t.TempDir()
