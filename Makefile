@@ -143,7 +143,7 @@ fmt: ## gofmt every file
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
 
 docker: ## Build the container image
-	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) -t $(IMAGE) .
 
 digests: ## Ask the registries for the digests of the base images; writes the Dockerfile
 	tools/digests.sh
