@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"unicode"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var (
@@ -55,6 +57,36 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 		})
 		if got := strings.Join(wrong, "; "); got != c.want {
 			t.Errorf("page %q: %q, want %q", c.page, got, c.want)
+		}
+	}
+}
+
+// TestBothReadmesHaveTheSameBlocksAndLinks compares README.md with its Chinese translation.
+func TestBothReadmesHaveTheSameBlocksAndLinks(t *testing.T) {
+	read := func(name, other string) (blocks, links, figures []string) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prose := fencedCode.ReplaceAllString(string(text), "")
+		for _, link := range mdLink.FindAllStringSubmatch(prose, -1) {
+			links = append(links, link[1])
+		}
+		if !slices.Contains(links, other) {
+			t.Errorf("%s has no link to %s", name, other)
+		}
+		links = slices.DeleteFunc(links, func(link string) bool { return link == other })
+		figures = regexp.MustCompile(`\d[\d.,]*\d|\b\d\b`).FindAllString(prose, -1)
+		slices.Sort(figures)
+		return fencedCode.FindAllString(string(text), -1), links, figures
+	}
+	blocks, links, figures := read("README.md", "README.zh.md")
+	blocksZh, linksZh, figuresZh := read("README.zh.md", "README.md")
+	for what, pair := range map[string][2][]string{
+		"blocks": {blocks, blocksZh}, "links": {links, linksZh}, "figures": {figures, figuresZh},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("the %s of README.md (-) and README.zh.md (+) differ:\n%s", what, diff)
 		}
 	}
 }
