@@ -27,10 +27,10 @@ func serve(t *testing.T, h http.HandlerFunc) *client.Client {
 	return c
 }
 
-// newClient returns a client with a key.
+// newClient returns a client with the admin key.
 func newClient(t *testing.T, o client.Options) *client.Client {
 	t.Helper()
-	o.Key = "k"
+	o.Key = adminKey
 	c, err := client.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -231,12 +231,16 @@ func TestValues(t *testing.T) {
 	if _, err := client.AppendJSON(nil, make(chan int)); err == nil {
 		t.Error("a channel was written as JSON")
 	}
-	given, err := client.Given(client.Policy{Tiers: []client.Duration{"15s"}})
-	if err != nil || string(given.Object) != `{"tiers":["15s"]}` {
-		t.Errorf("%s %v", given.Object, err)
+	given := client.Given(client.Policy{Tiers: []client.Duration{"15s"}})
+	if string(given.Object) != `{"tiers":["15s"]}` {
+		t.Errorf("%s", given.Object)
 	}
-	if _, err := client.Given("payment"); err == nil {
-		t.Error("Given accepts a text")
+	for _, wrong := range []any{"payment", make(chan int), nil} {
+		c := newClient(t, client.Options{URL: "http://d.example", HTTPClient: &http.Client{Transport: &script{}}})
+		_, err := c.Send(t.Context(), client.CallbackRequest{Policy: client.Given(wrong)})
+		if err == nil {
+			t.Errorf("%T was sent as a choice", wrong)
+		}
 	}
 	for text, want := range map[client.Duration]time.Duration{
 		"": 0, "15s": 15 * time.Second, "2d": 48 * time.Hour,

@@ -113,22 +113,26 @@ func (e *Error) Is(target error) bool {
 }
 
 // Ambiguous reports whether the request of a call that returned err may have had an effect. It had none if
-// the server refused it with a status from 400 to 499, unless an earlier try is still in progress. If err is
-// nil, Ambiguous returns false.
+// there was no connection to the server, or if the server refused it with a status from 400 to 499, unless an
+// earlier try is still in progress. If err is nil, Ambiguous returns false.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, noAnswer := errors.AsType[*NoAnswerError](err); noAnswer {
-		return true
+	if lost, ok := errors.AsType[*NoAnswerError](err); ok {
+		return !lost.unsent
 	}
 	refused, ok := errors.AsType[*Error](err)
 	return !ok || refused.Status < 400 || refused.Status > 499 ||
 		refused.Code == string(CodeIdempotencyInProgress)
 }
 
-// A NoAnswerError means that no complete response arrived. The request may or may not have had an effect.
-type NoAnswerError struct{ Err error }
+// A NoAnswerError means that no complete response arrived. The request may have had an effect; see Ambiguous.
+type NoAnswerError struct {
+	Err error
+	// unsent: there was no connection.
+	unsent bool
+}
 
 // Error returns the text of Err.
 func (e *NoAnswerError) Error() string { return e.Err.Error() }

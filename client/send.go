@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -81,7 +82,10 @@ func (c *Client) send(ctx context.Context, r *request) (Answer, error) {
 		if outer, ok := errors.AsType[*url.Error](err); ok {
 			err = outer.Err // the message below names the URL
 		}
-		return Answer{}, &NoAnswerError{fmt.Errorf("cannot reach %s: %w", c.o.URL, why(err))}
+		dial, failed := errors.AsType[*net.OpError](err)
+		return Answer{}, &NoAnswerError{
+			Err: fmt.Errorf("cannot reach %s: %w", c.o.URL, why(err)), unsent: failed && dial.Op == "dial",
+		}
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, c.o.MaxAnswer+1))
@@ -89,7 +93,7 @@ func (c *Client) send(ctx context.Context, r *request) (Answer, error) {
 		err = fmt.Errorf("%w: more than %d bytes (Options.MaxAnswer)", errTooLong, c.o.MaxAnswer)
 	}
 	if err != nil {
-		return Answer{}, &NoAnswerError{fmt.Errorf("read the response of %s: %w", c.o.URL, why(err))}
+		return Answer{}, &NoAnswerError{Err: fmt.Errorf("read the response of %s: %w", c.o.URL, why(err))}
 	}
 	a := Answer{Status: res.StatusCode, Header: res.Header, Body: text}
 	if a.Status < 200 || a.Status > 299 {
@@ -129,7 +133,7 @@ func (c *Client) again(ctx context.Context, r *request, try func() error) error 
 		}
 		switch {
 		case last && unknown && !Ambiguous(err):
-			return &NoAnswerError{err}
+			return &NoAnswerError{Err: err}
 		case last:
 			return err
 		}

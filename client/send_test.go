@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,7 +20,8 @@ import (
 )
 
 // A script is a transport that answers one request after the other, and repeats its last answer. It records
-// the requests. An answer is a status, with Retry-After and a code, or "lost", "hangs" or "endless".
+// the requests. An answer is a status, with Retry-After and a code, or "lost", "refused", "hangs" or
+// "endless".
 type script struct {
 	answers []string
 	bodies  []string
@@ -43,6 +45,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.at = append(s.at, time.Since(s.began))
 	res := &http.Response{Header: http.Header{}, Body: http.NoBody}
 	switch words[0] {
+	case "refused":
+		return nil, &net.OpError{Op: "dial", Err: io.EOF}
 	case "lost":
 		return nil, io.ErrUnexpectedEOF
 	case "hangs":
@@ -129,7 +133,10 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"an internal error", send, "500 internal", 0, 1, true, "internal"},
 		{"a limit", send, "429 rate_limited", 0, 5, false, "rate_limited"},
 		{"a limit after a lost response", send, "lost, 429 rate_limited", 0, 5, true, "rate_limited"},
+		{"no connection", send, "refused", 0, 5, false, "EOF"},
+		{"no connection after a lost response", send, "lost, refused", 0, 5, true, "EOF"},
 		{"a change", change, "lost", 0, 1, true, "EOF"},
+		{"a change without a connection", change, "refused", 0, 1, false, "EOF"},
 		{"a change that is refused", change, "503", 0, 1, true, "503"},
 		{"any call", call, "503", 0, 1, true, "503"},
 		{"a long response", get, "endless", 0, 1, true, "more than 1000 bytes"},

@@ -107,26 +107,31 @@ func (o *Optional[T]) UnmarshalJSON(raw []byte) error {
 type Choice struct {
 	Name   string
 	Object json.RawMessage
+	// failed is the error of Given. A request with such a choice cannot be encoded.
+	failed error
 }
 
 // Named returns the choice of a preset by its name.
 func Named(name string) Choice { return Choice{Name: name} }
 
-// Given returns the choice of a policy, a success rule or a signer as an object.
-func Given(object any) (Choice, error) {
+// Given returns the choice of a policy, a success rule or a signer as an object: a Policy, a SuccessRule, or
+// a map. A call with another value returns an error and sends nothing.
+func Given(object any) Choice {
 	raw, err := AppendJSON(nil, object)
 	if err == nil && (len(raw) == 0 || raw[0] != '{') {
-		err = errors.New("client: a choice is a name or a JSON object")
+		err = fmt.Errorf("client: a choice is a name or a JSON object, not %T", object)
 	}
-	return Choice{Object: raw}, err
+	return Choice{Object: raw, failed: err}
 }
 
 // IsZero reports whether the Choice has neither a name nor an object.
-func (c Choice) IsZero() bool { return c.Name == "" && c.Object == nil }
+func (c Choice) IsZero() bool { return c.Name == "" && c.Object == nil && c.failed == nil }
 
 // appendJSON appends the name, the object or null.
 func (c Choice) appendJSON(b []byte) ([]byte, error) {
 	switch {
+	case c.failed != nil:
+		return b, c.failed
 	case c.Object != nil:
 		return append(b, c.Object...), nil
 	case c.Name == "":
