@@ -22,21 +22,21 @@ import (
 
 // commands is the grammar of the command line.
 type commands struct {
-	Serve   app.ServeCommand   `cmd:"" help:"Run the dispatcher: API, admin UI and workers in one process, or the parts of --roles."`
-	Demo    demo.Command       `cmd:"" help:"Show the dispatcher at work: a server, a flaky receiver, 30 payment notifications and a poll, live in the terminal."`
-	Migrate app.MigrateCommand `cmd:"" help:"Apply the SQL migrations, or show their status with --status."`
-	Doctor  doctor.Command     `cmd:"" help:"Check SQL, Redis, clocks, keys, egress, disk and limits with the settings of serve; exit with 1 on an error."`
-	Backup  backup.Command     `cmd:"" help:"Copy the SQLite database and the master key while the server runs, check the copy, and remove old ones."`
+	Serve   app.ServeCommand   `cmd:"" group:"Run a server:" help:"Run the dispatcher: API, admin UI and workers in one process."`
+	Demo    demo.Command       `cmd:"" group:"Run a server:" help:"Show the dispatcher at work, live in the terminal."`
+	Migrate app.MigrateCommand `cmd:"" group:"Run a server:" help:"Apply the SQL migrations, or show their status."`
+	Doctor  doctor.Command     `cmd:"" group:"Run a server:" help:"Check everything that a server with these settings needs."`
+	Backup  backup.Command     `cmd:"" group:"Run a server:" help:"Copy SQLite and the master key while the server runs."`
 	cli.Commands
-	Import  importer.Command      `cmd:"" help:"Import callbacks from an NDJSON file. It is safe to run it again."`
-	Bench   loadtest.BenchCommand `cmd:"" help:"Measure a server, its own or a running one: callbacks per second, latency and lateness."`
-	Listen  listen.Command        `cmd:"" help:"Receive callbacks on this machine, print them, and verify their signatures."`
-	Config  config.ShowCommand    `cmd:"" help:"Show the effective settings and where each value comes from. Secrets are masked."`
-	Version cli.VersionCommand    `cmd:"" help:"Show the version of this program."`
+	Import  importer.Command      `cmd:"" group:"Send and follow:" help:"Send the callbacks in an NDJSON file. Can be repeated."`
+	Bench   loadtest.BenchCommand `cmd:"" group:"Test:" help:"Measure rates, latency and lateness of a server."`
+	Listen  listen.Command        `cmd:"" group:"Test:" help:"Receive callbacks, print them, and verify their signatures."`
+	Config  config.ShowCommand    `cmd:"" group:"Run a server:" help:"Show the effective settings and where each comes from."`
+	Version cli.VersionCommand    `cmd:"" group:"This program:" help:"Show the version of this program."`
 
-	Completion cli.CompletionCommand `cmd:"" help:"Print a completion script for bash, zsh or fish."`
+	Completion cli.CompletionCommand `cmd:"" group:"This program:" help:"Print a completion script for bash, zsh or fish."`
 
-	BenchServer loadtest.BenchServerCommand `cmd:"" hidden:"" help:"The server that bench starts for itself."`
+	BenchServer loadtest.BenchServerCommand `cmd:"" hidden:"" group:"Test:" help:"The server that bench starts for itself."`
 }
 
 // version is set by the linker (-X main.version=v1.2.3).

@@ -2,9 +2,13 @@ package main
 
 import (
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cli"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
@@ -19,14 +23,12 @@ func TestMain(m *testing.M) { program.RunTests(m) }
 
 func TestTranscripts(t *testing.T) { program.Transcripts(t, "DISPATCHER_KEY=k") }
 
-// TestEveryCommandHasHelp checks the help of each command, flag and argument.
+// TestEveryCommandHasHelp checks the help of each command, flag and argument: that there is one, that its
+// lines have at most 80 columns, and that its examples are accepted by the grammar.
 func TestEveryCommandHasHelp(t *testing.T) {
 	t.Parallel()
-	parser, err := console.NewParser(&program.Terminal().Console, newGrammar())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range cli.CommandNodes(parser.Model.Node, nil) {
+	examples := newGrammar().Examples()
+	for _, n := range cli.CommandNodes(parser(t).Model.Node, nil) {
 		name := strings.Join(n.Path, " ")
 		if n.Node.Help == "" {
 			t.Errorf("%q has no help", name)
@@ -43,7 +45,56 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 		term := program.Terminal()
 		term.Ends(t, console.ExitOK, append(n.Path, "--help")...)
-		cmdtest.Contains(t, term.Stdout.String(), "Usage: dispatcher")
+		cmdtest.Contains(t, term.Stdout.String(), "Usage: dispatcher", "Example:", examples[name])
+		for line := range strings.Lines(term.Stdout.String()) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
+				t.Errorf("%q: a line of its help is longer than 80 columns: %s", name, line)
+			}
+		}
+		checkExample(t, name, examples[name])
+		delete(examples, name)
+	}
+	for name := range examples {
+		t.Errorf("examples.txt has %q, which is no command", name)
+	}
+}
+
+// parser returns the parser of the whole grammar.
+func parser(t *testing.T) *kong.Kong {
+	t.Helper()
+	p, err := console.NewParser(&program.Terminal().Console, newGrammar())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// checkExample parses the command lines of an example, which must be for this command or one below it.
+func checkExample(t *testing.T, name, example string) {
+	t.Helper()
+	lines := 0
+	for line := range strings.SplitSeq(strings.ReplaceAll(example, "\\\n", " "), "\n") {
+		_, line, found := strings.Cut(line, "dispatcher ")
+		if !found { // a comment
+			continue
+		}
+		lines++
+		args := cmdtest.Arguments(strings.TrimSuffix(line, ")"))
+		end := slices.IndexFunc(args, func(arg string) bool { return arg == "#" || arg == "|" || arg == ">" })
+		if end >= 0 {
+			args = args[:end]
+		}
+		parsed, err := parser(t).Parse(args)
+		if err != nil {
+			t.Errorf("%q: the example %q does not parse: %v", name, line, err)
+			continue
+		}
+		if !strings.HasPrefix(parsed.Command()+" ", strings.TrimSpace(name+" ")) {
+			t.Errorf("%q: the example %q is for %q", name, line, parsed.Command())
+		}
+	}
+	if lines == 0 {
+		t.Errorf("%q has no example: add one to examples.txt", name)
 	}
 }
 

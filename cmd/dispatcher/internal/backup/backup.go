@@ -37,8 +37,7 @@ type Command struct {
 // Help is the text below the summary of backup --help.
 func (*Command) Help() string {
 	return "Takes the settings of serve, and can run while it runs. It copies SQLite only. With PostgreSQL " +
-		"use pg_dump or the backups of your provider, and keep master_key; Redis needs no backup.\n\n" +
-		"Example: dispatcher backup /var/backups/dispatcher --keep 14"
+		"use pg_dump or the backups of your provider, and keep master_key; Redis needs no backup."
 }
 
 // The names in the directory of the backups. A name begins with a dot until the backup is complete, and again

@@ -16,13 +16,16 @@ import (
 // callbackReschedule moves the next attempt of a callback.
 type callbackReschedule struct {
 	ID    string `arg:"" help:"Id of the callback."`
-	DueAt string `in:"due_at" xor:"time" required:"" placeholder:"TIME" help:"Time of the next attempt, RFC 3339. A time in the past is now."`
-	Delay string `in:"delay" xor:"time" required:"" placeholder:"DURATION" help:"Time from now to the next attempt, such as 2h."`
+	DueAt string `in:"due_at" xor:"time" placeholder:"TIME" help:"Time of the next attempt, RFC 3339. A time in the past is now."`
+	Delay string `in:"delay" xor:"time" placeholder:"DURATION" help:"Time from now to the next attempt, such as 2h."`
 	changeFlags
 }
 
 // Run moves the callback.
 func (cmd *callbackReschedule) Run(c *session) error {
+	if cmd.DueAt == "" && cmd.Delay == "" {
+		return console.Wrong("give --due-at or --delay")
+	}
 	return printResponse(c, post(remote.CallbackPath(cmd.ID)+"/reschedule", cmd), func(cb *client.Callback) {
 		c.printf("%s  is %s; next attempt %s\n", cb.ID, cb.State, console.ClockTime(cb.DueAt))
 	})

@@ -13,34 +13,34 @@ import (
 
 // Commands are the commands of this package in the grammar.
 type Commands struct {
-	Callback  CallbackCommand  `cmd:"" help:"Send, show, list, explain, change, cancel and retry callbacks."`
-	Event     EventCommand     `cmd:"" help:"Send events to all endpoints that subscribe to their topic."`
-	Poll      PollCommand      `cmd:"" help:"Track upstreams until their status is final: create, show, list and resolve polls."`
-	Schedule  ScheduleCommand  `cmd:"" help:"Create, show, change, run and delete schedules, which create callbacks at the times of a cron."`
-	Redrive   RedriveCommand   `cmd:"" help:"Retry, cancel, reschedule or move all callbacks that match a filter."`
-	Outcomes  OutcomesCommand  `cmd:"" help:"Print the feed of finished callbacks, and follow it."`
-	Reconcile ReconcileCommand `cmd:"" help:"Count the callbacks of a day, and compare them with your own list."`
+	Callback  CallbackCommand  `cmd:"" group:"Send and follow:" help:"Send, show, list, explain, change, cancel and retry callbacks."`
+	Event     EventCommand     `cmd:"" group:"Send and follow:" help:"Send events to all endpoints that subscribe to their topic."`
+	Poll      PollCommand      `cmd:"" group:"Send and follow:" help:"Ask an upstream until its status is final."`
+	Schedule  ScheduleCommand  `cmd:"" group:"Send and follow:" help:"Create callbacks at the times of a cron."`
+	Redrive   RedriveCommand   `cmd:"" group:"Send and follow:" help:"Retry, cancel or move all callbacks that match a filter."`
+	Outcomes  OutcomesCommand  `cmd:"" group:"Send and follow:" help:"Print the feed of finished callbacks, and follow it."`
+	Reconcile ReconcileCommand `cmd:"" group:"Send and follow:" help:"Count the callbacks of a day; compare them with your list."`
 
-	Endpoint EndpointCommand `cmd:"" help:"Create, show, change, pause and test endpoints, and rotate their secrets."`
-	Lane     LaneCommand     `cmd:"" help:"Show lanes and their backlog; pause them and set their limits."`
-	Pause    PauseCommand    `cmd:"" help:"Pause sending of a project. Callbacks are still accepted."`
-	Resume   ResumeCommand   `cmd:"" help:"Resume a paused project."`
+	Endpoint EndpointCommand `cmd:"" group:"Receivers:" help:"Create, change, pause and test receivers; rotate secrets."`
+	Lane     LaneCommand     `cmd:"" group:"Receivers:" help:"Show the backlog of each destination; pause and limit it."`
+	Pause    PauseCommand    `cmd:"" group:"Receivers:" help:"Pause sending of a project. Callbacks are still accepted."`
+	Resume   ResumeCommand   `cmd:"" group:"Receivers:" help:"Resume a paused project."`
 
-	Policy      PolicyCommand      `cmd:"" help:"Show the named policies: tiers, total durations and attempt times; store your own."`
-	SuccessRule SuccessRuleCommand `cmd:"" help:"Show the named success rules; store your own."`
-	Profile     ProfileCommand     `cmd:"" help:"Show the profiles, presets of policy, success rule and signer; store your own."`
-	Signer      SignerCommand      `cmd:"" help:"Show the signers, their options and their secrets."`
+	Policy      PolicyCommand      `cmd:"" group:"Ways to send:" help:"Show when failed callbacks are retried; store your own."`
+	SuccessRule SuccessRuleCommand `cmd:"" group:"Ways to send:" help:"Show which responses are a success; store your own."`
+	Profile     ProfileCommand     `cmd:"" group:"Ways to send:" help:"Show presets for payment platforms; store your own."`
+	Signer      SignerCommand      `cmd:"" group:"Ways to send:" help:"Show the signers, their options and their secrets."`
 
-	Project ProjectCommand `cmd:"" help:"Create and list projects, and set their defaults."`
-	Key     KeyCommand     `cmd:"" help:"Create, list and revoke API keys."`
-	Secrets SecretsCommand `cmd:"" help:"Print and rotate a project's secrets; re-encrypt stored data with a new master key."`
-	Audit   AuditCommand   `cmd:"" help:"List changes and who made them, and verify the hash chain of the audit log."`
+	Project ProjectCommand `cmd:"" group:"Projects and access:" help:"Create and list projects; set their defaults and quotas."`
+	Key     KeyCommand     `cmd:"" group:"Projects and access:" help:"Create, list and revoke API keys."`
+	Secrets SecretsCommand `cmd:"" group:"Projects and access:" help:"Print and rotate a project's secrets; change the master key."`
+	Audit   AuditCommand   `cmd:"" group:"Projects and access:" help:"List changes and who made them; verify the hash chain."`
 
-	Healthcheck HealthcheckCommand `cmd:"" help:"Ask the ops listener whether the server is healthy, for containers and service managers."`
+	Healthcheck HealthcheckCommand `cmd:"" group:"Watch and repair:" help:"Exit with 0 if the server is healthy, for containers."`
 
-	Stats   StatsCommand   `cmd:"" help:"Count callbacks by state, attempts and lane; show the sizes of the index."`
-	Verify  VerifyCommand  `cmd:"" help:"Compare SQL with the index of a running server; exit with 1 if they differ."`
-	Rebuild RebuildCommand `cmd:"" help:"Rebuild the index of a running server from SQL. The server keeps running."`
+	Stats   StatsCommand   `cmd:"" group:"Watch and repair:" help:"Count callbacks by state, attempts and lane."`
+	Verify  VerifyCommand  `cmd:"" group:"Watch and repair:" help:"Compare SQL with the index; exit with 1 if they differ."`
+	Rebuild RebuildCommand `cmd:"" group:"Watch and repair:" help:"Rebuild the index from SQL while the server runs."`
 }
 
 // VersionCommand prints the program's version.

@@ -180,7 +180,8 @@ pointer equals one of these texts.
     --success /trade_state=SUCCESS,PAID
     --failure '{"pointer": "/trade_state", "in": ["CLOSED"]}'
     --failure '{"status": [404]}' --evaluate 200-299,404
-    --success '{"all": [{"pointer": "/code", "eq": 0}, {"xml": "/xml/state", "ne": "NEW"}]}'
+    --success '{"all": [{"pointer": "/code", "eq": 0}, {"status": [200]}]}'
+    --success '{"xml": "/xml/state", "ne": "NEW"}'
 
 If no predicate matches, the poll waits for the next tier. A poll is a callback:
 "dispatcher callback retry" asks now, and "dispatcher callback cancel" ends it.`

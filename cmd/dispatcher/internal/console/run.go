@@ -56,9 +56,10 @@ func ExecuteUntil(ctx context.Context, c *Console, grammar any, args []string) (
 	return c.fail(selected.Run(c))
 }
 
-// NewParser returns the parser of a grammar.
+// NewParser returns the parser of a grammar. If the grammar has a method Examples, the help of each command
+// has the example with the words of the command.
 func NewParser(c *Console, grammar any) (*kong.Kong, error) {
-	return kong.New(grammar,
+	parser, err := kong.New(grammar,
 		kong.Name("dispatcher"),
 		kong.Description("Delivers webhooks and payment notifications. It stores each one, and retries it "+
 			"until it is delivered or its attempts are used up."),
@@ -67,6 +68,30 @@ func NewParser(c *Console, grammar any) (*kong.Kong, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, FlagsLast: true,
 			WrapUpperBound: 120}),
 	)
+	if err != nil {
+		return nil, err
+	}
+	parser.Model.HelpFlag.Help = "Show this help."
+	var examples map[string]string
+	if g, ok := grammar.(interface{ Examples() map[string]string }); ok {
+		examples = g.Examples()
+	}
+	completeHelp(parser.Model.Node, "", examples)
+	return parser, nil
+}
+
+// completeHelp adds the examples of a command, and of those below it, to their help. Only the commands of the
+// program are in groups, so those below another command get the usual title.
+func completeHelp(n *kong.Node, path string, examples map[string]string) {
+	if example := examples[path]; example != "" {
+		n.Detail = strings.TrimSpace(n.Detail + "\n\nExample:\n\n" + example)
+	}
+	for _, child := range n.Children {
+		if path != "" {
+			child.Group = &kong.Group{Key: "commands", Title: "Commands:"}
+		}
+		completeHelp(child, strings.TrimSpace(path+" "+child.Name), examples)
+	}
 }
 
 // ErrPrinted is a failure that the command has already printed. It only sets the exit code to ExitFailed.

@@ -79,11 +79,11 @@ func secretForm(use string) string {
 	case sign.UseEd25519:
 		return "the public key, whpk_ and base64"
 	case sign.UseRSA:
-		return "PEM of the public key or a certificate, preferably as @FILE"
+		return "PEM of the public key or a certificate: @FILE"
 	case sign.UseBasic:
 		return "user:password"
 	}
-	return "the key or token itself"
+	return "the key or token"
 }
 
 // verification describes how signatures are verified.
@@ -177,7 +177,7 @@ func (*Command) Help() string {
 		}
 		form := secretForm(s.Use)
 		if s.Name == sign.SortedKV {
-			form += "; with alg rsa2 as for wechat-v3-rsa"
+			form += "; for rsa2 as the next one"
 		}
 		fmt.Fprintf(&b, "  %-16s  %s\n", s.Name, form)
 	}
