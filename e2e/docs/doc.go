@@ -15,7 +15,8 @@
 //	```text @NAME          is what the terminal has printed, maybe among other lines
 //
 // Blocks in other languages are data. A block without a language, an indented one, a block of commands in a
-// language other than sh, and a program without a file fail the test.
+// language other than sh, and a program without a file fail the test. So does a command that
+// acts on containers, a cluster, or packages and services of the machine, and is not marked as not run.
 //
 // Each page has an empty directory with a server of its own, unless it starts one. The program is in the
 // PATH, and after "make build" in bin. Only three things of a block are replaced: the ports 8080, 8081 and

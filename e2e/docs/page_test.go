@@ -58,6 +58,11 @@ func pages(t *testing.T) []string {
 	return names
 }
 
+// elsewhere matches a command that acts on something that is not the test's: containers, a cluster, packages
+// and services of this machine, or a server at its usual port.
+var elsewhere = regexp.MustCompile(`(?m)^\s*(sudo|docker|podman|kubectl|helm|apt|apt-get|dpkg|rpm|systemctl|` +
+	`journalctl|redis-cli|psql|make docker)\b`)
+
 // readPage returns the blocks of a page, and what is wrong with them.
 func readPage(t *testing.T, name string) (blocks []block, wrong []string) {
 	text, err := os.ReadFile(filepath.Join(root, name))
@@ -119,6 +124,9 @@ func classify(info, text string) (block, error) {
 		return b, fmt.Errorf("a block without a language; write sh, text, json or another")
 	case slices.Contains(shells, language):
 		return b, fmt.Errorf("the language of commands is sh, not %s", language)
+	case language == "sh" && elsewhere.MatchString(text):
+		return b, fmt.Errorf("%q acts on more than the directory of the test; say why it is not run",
+			strings.TrimSpace(elsewhere.FindString(text)))
 	case language == "sh" && rest == "":
 		b.kind = command
 	case language == "sh" && strings.HasPrefix(rest, "@"):
@@ -155,7 +163,9 @@ func TestBlocksAreClassified(t *testing.T) {
 			"write sh, text, json or another]",
 		"bash\nls":        "[{0 1  ls}] [line 1: the language of commands is sh, not bash]",
 		"sh not run:\nls": `[{7 1  ls}] [line 1: no reason why "sh not run:" is not run]`,
-		"sh server\nls":   `[{0 1 server ls}] [line 1: "server" is not known after sh]`,
+		"sh\nls\n  sudo ls": `[{0 1  ls
+  sudo ls}] [line 1: "sudo" acts on more than the directory of the test; say why it is not run]`,
+		"sh server\nls": `[{0 1 server ls}] [line 1: "server" is not known after sh]`,
 		"go\npackage a": "[{0 1  package a}] [line 1: name the file of the program and run it, " +
 			"or say why it is not run]",
 	} {

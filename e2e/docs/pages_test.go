@@ -25,6 +25,9 @@ func TestEveryCommandRuns(t *testing.T) {
 	ran := 0
 	for _, name := range pages(t) {
 		blocks, wrong := readPage(t, name)
+		if len(blocks) == 0 && len(wrong) == 0 {
+			continue
+		}
 		ran += len(slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !runs(b) }))
 		t.Run(strings.ReplaceAll(name, "/", ":"), func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +42,7 @@ func TestEveryCommandRuns(t *testing.T) {
 					t.Logf("%s:%d runs\n%s", name, b.line, b.text)
 				}
 			}
-			if name != byRecipes && slices.ContainsFunc(blocks, runs) {
+			if name != byRecipes && len(wrong) == 0 && slices.ContainsFunc(blocks, runs) {
 				newPage(t, blocks).play()
 			}
 		})
