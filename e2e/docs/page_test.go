@@ -60,8 +60,8 @@ func pages(t *testing.T) []string {
 
 // elsewhere matches a command that acts on something that is not the test's: containers, a cluster, packages
 // and services of this machine, or a server at its usual port.
-var elsewhere = regexp.MustCompile(`(?m)^\s*(sudo|docker|podman|kubectl|helm|apt|apt-get|dpkg|rpm|systemctl|` +
-	`journalctl|redis-cli|psql|make docker)\b`)
+var elsewhere = regexp.MustCompile(`(?m)^\s*(sudo|docker|podman|kubectl|helm|apt|apt-get|dpkg|rpm|` +
+	`systemctl|journalctl|redis-cli|psql|make docker)\b`)
 
 // readPage returns the blocks of a page, and what is wrong with them.
 func readPage(t *testing.T, name string) (blocks []block, wrong []string) {
