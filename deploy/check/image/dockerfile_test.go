@@ -17,9 +17,9 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerui"
 	"github.com/opencontainers/go-digest"
-)
 
-const root = "../../../"
+	"github.com/seed-ff5a32d8/dispatcher/deploy/check/program"
+)
 
 // bases stands for the registries: it answers with the part of a base image's configuration that is known.
 type bases struct{}
@@ -35,7 +35,7 @@ func (bases) ResolveImageConfig(
 
 func dockerfile(t *testing.T) []byte {
 	t.Helper()
-	text, err := os.ReadFile(root + "Dockerfile")
+	text, err := os.ReadFile(program.Root + "Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
