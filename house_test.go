@@ -74,8 +74,10 @@ var own = map[string][]string{
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},
-	"deploy":              {}, "deploy/check/chart": {}, "deploy/check/compose": {}, "deploy/check/image": {},
-	"cmd/dispatcher": {"*"},
+	"deploy":              {}, "deploy/check/program": {}, "deploy/check/chart": {},
+	"deploy/check/compose": {"deploy/check/program", "internal/testserver"},
+	"deploy/check/image":   {"deploy/check/program"},
+	"cmd/dispatcher":       {"*"},
 
 	commands + "machine": {},
 	commands + "console": {"client", "schedule"},
