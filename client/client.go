@@ -35,7 +35,7 @@ type Options struct {
 	// Project is sent with every request. Empty: the key's own project.
 	Project string
 	// HTTPClient sends the requests: set its Transport for TLS, a proxy or traces. Its CheckRedirect is not
-	// used. Nil: a client with the default transport.
+	// used. Nil: a client that keeps up to 100 idle connections to the server.
 	HTTPClient *http.Client
 	// Timeout limits each try of a call. Zero: that of HTTPClient, or 45 s. Calls for which the server itself
 	// takes longer have more time: a wait for outcomes its wait, and reconcile, verify and rebuild 15
@@ -72,6 +72,10 @@ func New(o Options) (*Client, error) {
 	c := &Client{o: o}
 	if o.HTTPClient != nil {
 		c.http = *o.HTTPClient
+	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
+		own := standard.Clone()
+		own.MaxIdleConnsPerHost = own.MaxIdleConns // the standard two would cost busy senders a handshake each
+		c.http.Transport = own
 	}
 	if c.o.Timeout <= 0 {
 		c.o.Timeout = defaultTimeout

@@ -129,14 +129,18 @@ func ExampleClient_CreateKey() {
 }
 
 func ExampleClient_Keys() {
-	for k, err := range c.Keys().All(ctx) {
+	_, err := c.CreateKey(ctx, client.KeyRequest{Name: "audit", Scopes: []client.Scope{client.ScopeRead}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for k, err := range c.Keys().All(ctx) { // newest first
 		if err != nil {
 			log.Fatal(err)
 		}
 		fmt.Println(k.Name, k.RevokedAt.IsZero())
 		break
 	}
-	// Output: checkout true
+	// Output: audit true
 }
 
 func ExampleClient_RevokeKey() {

@@ -166,6 +166,7 @@ func ExampleClient_VerifyIndex() {
 }
 
 func ExampleClient_RebuildIndex() {
+	scheduled("order-6")
 	rebuild, err := c.RebuildIndex(ctx, client.RebuildRequest{DryRun: true})
 	if err != nil {
 		log.Fatal(err)

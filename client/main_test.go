@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"os"
@@ -87,104 +86,5 @@ func await(id string) client.Callback {
 		if time.Now().After(deadline) {
 			log.Fatalf("%s is still %s", id, cb.State)
 		}
-	}
-}
-
-// lossy is a transport to the real server that loses the first responses, after the server has committed.
-type lossy struct{ lose, requests int }
-
-// RoundTrip sends a request, and returns its response or an error.
-func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.requests++
-	res, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil || l.requests > l.lose {
-		return res, err
-	}
-	_, err = io.Copy(io.Discard, res.Body)
-	if err == nil {
-		err = res.Body.Close()
-	}
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, err
-}
-
-// TestLostResponse loses responses of the real server. Each call that sends again creates everything once; a
-// call that has no key is sent once.
-func TestLostResponse(t *testing.T) {
-	for name, tc := range map[string]struct {
-		send func(c *client.Client) error
-		want int
-	}{
-		"one": {func(c *client.Client) error {
-			cb, err := c.Send(ctx, client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-one", Delay: "1h", Body: new("x"),
-			})
-			if err == nil && !cb.Replayed {
-				err = fmt.Errorf("%s is not replayed", cb.ID)
-			}
-			return err
-		}, 1},
-		"own-key": {func(c *client.Client) error {
-			_, err := c.Send(ctx, client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-own-key", Delay: "1h", Body: new("x"),
-				IdempotencyKey: "order-77",
-			})
-			return err
-		}, 1},
-		"batch": {func(c *client.Client) error {
-			request := client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-batch", Delay: "1h", Body: new("x"),
-			}
-			got, err := c.SendBatch(ctx, []client.CallbackRequest{request, request, request})
-			for _, r := range got {
-				if r.Callback == nil || !r.Callback.Replayed {
-					t.Errorf("a result of the batch is %+v", r)
-				}
-			}
-			return err
-		}, 3},
-		"event": {func(c *client.Client) error {
-			url := client.Set("https://shop.example/")
-			change := client.EndpointChange{EndpointFields: client.EndpointFields{
-				URL: url, Topics: client.Set([]string{"lost.event"}),
-			}}
-			_, err := c.PutEndpoint(ctx, "lost-event", change)
-			if !client.Ambiguous(err) {
-				return fmt.Errorf("the first response was not lost: %w", err)
-			}
-			_, err = c.SendEvent(ctx, client.CallbackRequest{
-				Topic: "lost.event", Ref: "lost-event", Delay: "1h", Body: new("x"),
-			})
-			return err
-		}, 1},
-		"poll": {func(c *client.Client) error {
-			_, err := c.CreatePoll(ctx, client.PollRequest{
-				Ref: "lost-poll", Delay: "1h",
-				Request: &client.CallbackRequest{URL: "https://bank.example/", Method: "GET"},
-				Until:   &client.Until{Success: []client.Predicate{{"pointer": "/state", "eq": "OK"}}},
-			})
-			return err
-		}, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := &lossy{lose: 2}
-			c := newClient(t, client.Options{URL: serverURL, HTTPClient: &http.Client{Transport: l}})
-			if err := tc.send(c); err != nil || l.requests <= l.lose {
-				t.Errorf("%v after %d requests", err, l.requests)
-			}
-			found := 0
-			for _, err := range c.Callbacks(client.Filter{Ref: "lost-" + name}).All(ctx) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				found++
-			}
-			if found != tc.want {
-				t.Errorf("%d callbacks, want %d", found, tc.want)
-			}
-		})
 	}
 }
