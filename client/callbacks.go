@@ -46,6 +46,17 @@ const (
 	ReasonResolved        TerminalReason = "resolved"
 )
 
+// Values of the fields that have a fixed set of them: Order, Ladder and Result.
+const (
+	OrderStrict           = "strict"
+	LadderOnce            = "once"
+	LadderRestart         = "restart"
+	ResultCanceled        = "canceled"
+	ResultTooLate         = "too_late"
+	ResultAlreadyTerminal = "already_terminal"
+	ResultResolved        = "resolved"
+)
+
 // A CallbackRequest creates a callback. It requires url or endpoint, and a body unless the method has none.
 // The same type is the body of an event, the template of a schedule, and the request and the result callback
 // of a poll. Each of these lacks some of the fields; the server rejects a request that has them.

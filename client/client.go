@@ -74,7 +74,7 @@ func New(o Options) (*Client, error) {
 		c.http = *o.HTTPClient
 	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
 		own := standard.Clone()
-		own.MaxIdleConnsPerHost = own.MaxIdleConns // the standard two would cost busy senders a handshake each
+		own.MaxIdleConnsPerHost = own.MaxIdleConns // with the standard two, most requests would dial
 		c.http.Transport = own
 	}
 	if c.o.Timeout <= 0 {

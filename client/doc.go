@@ -22,7 +22,8 @@
 //
 // Options.Retries says how often (4 times if it is zero, never if it is negative). A call is sent again after
 // a connection error, a timeout, and the statuses 429, 502, 503 and 504. The waits are about 0.5, 1, 2 and 4
-// seconds, and at least as long as Retry-After, up to 30 seconds. The end of the context ends the call.
+// seconds, and at least as long as Retry-After. A Retry-After of more than 30 seconds, and the end of the
+// context, end the call.
 //
 //   - Every GET request is sent again.
 //   - Send, SendBatch, SendEvent and CreatePoll are sent again with the same IdempotencyKey, so that the

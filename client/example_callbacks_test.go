@@ -136,7 +136,7 @@ func ExampleClient_CancelCallbacks() {
 func ExampleClient_RetryCallback() {
 	cb := failed("order-19")
 	cb, err := c.RetryCallback(ctx, cb.ID, client.RetryRequest{
-		Ladder: "restart", URL: "https://shop.example/notify",
+		Ladder: client.LadderRestart, URL: "https://shop.example/notify",
 		Change: client.Change{Reason: "the shop works again"},
 	})
 	if err != nil {

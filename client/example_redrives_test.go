@@ -16,7 +16,7 @@ func newRedrive(ref string) client.Redrive {
 	r, err := c.CreateRedrive(ctx, client.RedriveRequest{
 		Action: client.RedriveCancel, Filter: client.Filter{Ref: ref}, Rate: "1/h",
 	})
-	for ; err == nil && r.State == "gathering"; time.Sleep(5 * time.Millisecond) {
+	for ; err == nil && r.State == client.RedriveGathering; time.Sleep(5 * time.Millisecond) {
 		r, err = c.Redrive(ctx, r.ID)
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func (c *Client) FollowOutcomes(ctx context.Context, cursor string) iter.Seq2[Ou
 				yield(Outcome{}, err)
 				return
 			case err != nil:
-				wait = waitAfter(err, failures)
+				wait = min(waitAfter(err, failures), longestRetryAfter)
 				failures++
 				c.o.Logger.WarnContext(ctx, "reading outcomes failed and is tried again", "wait", wait,
 					"error", err)

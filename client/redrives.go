@@ -19,6 +19,15 @@ const (
 	RedriveSetURL     RedriveAction = "set_url"
 )
 
+// The states of a redrive.
+const (
+	RedriveGathering = "gathering"
+	RedriveRunning   = "running"
+	RedrivePaused    = "paused"
+	RedriveDone      = "done"
+	RedriveCanceled  = "canceled"
+)
+
 // A RedriveRequest starts one action on all callbacks that match a filter now.
 type RedriveRequest struct {
 	Action RedriveAction `json:"action" api:"required"`

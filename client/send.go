@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// firstWait doubles from try to try, up to longestWait. Retry-After counts up to longestRetryAfter.
+	// firstWait doubles from try to try, up to longestWait. A Retry-After beyond longestRetryAfter ends a
+	// call, so that its caller does not wait.
 	firstWait         = 500 * time.Millisecond
 	longestWait       = 8 * time.Second
 	longestRetryAfter = 30 * time.Second
@@ -49,6 +50,9 @@ func (c *Client) request(method, path string, in any) (*request, error) {
 // send sends a request and reads the whole response. A transport error or an incomplete response is a
 // *NoAnswerError, and a status other than 2xx is an *Error.
 func (c *Client) send(ctx context.Context, r *request) (Answer, error) {
+	if ctx.Err() != nil {
+		return Answer{}, &NoAnswerError{Err: ctx.Err(), unsent: true}
+	}
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	// why returns the cause of an error: a timeout of this try is not the end of the caller's context.
@@ -122,7 +126,8 @@ func (c *Client) again(ctx context.Context, r *request, try func() error) error 
 		}
 		unknown = unknown || r.method != http.MethodGet && Ambiguous(err)
 		wait := waitAfter(err, n)
-		last := n >= c.o.Retries || !isTemporary(err) || !sleeps(ctx, wait)
+		last := n >= c.o.Retries || !isTemporary(err) || asked(err) > longestRetryAfter ||
+			!sleeps(ctx, wait)
 		if !last {
 			path, _, _ := strings.Cut(r.path, "?")
 			c.o.Logger.WarnContext(ctx, "request failed and is sent again", "method", r.method,
@@ -154,16 +159,22 @@ func isTemporary(err error) bool {
 	return noAnswer && !errors.Is(err, errTooLong)
 }
 
+// asked returns the wait that the server asks for in an error.
+func asked(err error) time.Duration {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.RetryAfter
+	}
+	return 0
+}
+
 // waitAfter returns the wait after try n, which counts from zero. A random part of it spreads the requests of
 // clients that failed together.
 func waitAfter(err error, n int) time.Duration {
 	wait := min(firstWait<<min(n, 10), longestWait)
-	wait = wait/2 + mathrand.N(wait/2)
-	if refused, ok := errors.AsType[*Error](err); ok && refused.RetryAfter > 0 {
-		least := min(refused.RetryAfter, longestRetryAfter)
-		wait = max(wait, least+mathrand.N(least/10+1))
+	if least := asked(err); least > 0 {
+		return max(wait, least) + mathrand.N(firstWait)
 	}
-	return wait
+	return wait/2 + mathrand.N(wait/2)
 }
 
 // sleeps reports whether the context lasts longer than a wait.

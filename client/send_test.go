@@ -132,6 +132,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"another conflict", send, "409 poll_live", 0, 1, false, "poll_live"},
 		{"an internal error", send, "500 internal", 0, 1, true, "internal"},
 		{"a limit", send, "429 rate_limited", 0, 5, false, "rate_limited"},
+		{"a limit that lasts", send, "429 lanes_quota after=31", 0, 1, false, "lanes_quota"},
 		{"a limit after a lost response", send, "lost, 429 rate_limited", 0, 5, true, "rate_limited"},
 		{"no connection", send, "refused", 0, 5, false, "EOF"},
 		{"no connection after a lost response", send, "lost, refused", 0, 5, true, "EOF"},
@@ -161,7 +162,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestWaitBetweenTries checks that waits grow, respect Retry-After up to 30 s, and end with the context.
+// TestWaitBetweenTries checks that waits grow, respect Retry-After, and end with the context.
 func TestWaitBetweenTries(t *testing.T) {
 	for _, tc := range []struct {
 		answer string
@@ -171,8 +172,9 @@ func TestWaitBetweenTries(t *testing.T) {
 		{"503", [][2]time.Duration{
 			{250e6, 500e6}, {500e6, 1e9}, {1e9, 2e9}, {2e9, 4e9}, {4e9, 8e9}, {4e9, 8e9},
 		}},
-		{"429 after=10", [][2]time.Duration{{10e9, 11e9}, {10e9, 11e9}}},
-		{"429 after=3600", [][2]time.Duration{{30e9, 33e9}}},
+		{"429 after=10", [][2]time.Duration{{10e9, 10.5e9}, {10e9, 10.5e9}}},
+		{"503 after=30", [][2]time.Duration{{30e9, 30.5e9}}},
+		{"429 after=1", [][2]time.Duration{{1e9, 1.5e9}, {1e9, 1.5e9}, {2e9, 2.5e9}}},
 		{"503 after=soon", [][2]time.Duration{{250e6, 500e6}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
