@@ -144,7 +144,8 @@ func TestFeedOfTheServer(t *testing.T) {
 			}
 			delete(want, o.ID)
 			cursor, last = o.Cursor, o.At
-			if read++; read == 3 || len(want) == 0 {
+			read++
+			if read == 3 || len(want) == 0 {
 				break
 			}
 		}
