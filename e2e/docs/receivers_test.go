@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,29 @@ func (b *between) rewrite(p *httputil.ProxyRequest) {
 	}
 	text = b.change(p.Out, text, b.secret)
 	p.Out.Body, p.Out.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+}
+
+// TestTheExampleOfTheRequestIsSigned checks the signature that the page shows.
+func TestTheExampleOfTheRequestIsSigned(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, programsPage))
+	harness.Check(t, err)
+	found := func(pattern string) string {
+		m := regexp.MustCompile(pattern).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("the page has no %s", pattern)
+		}
+		return string(m[1])
+	}
+	secret, err := standardwebhooks.NewWebhook(found("with the secret `(whsec_.*?)`"))
+	harness.Check(t, err)
+	seconds, err := strconv.ParseInt(found(`webhook-timestamp: (\d+)`), 10, 64)
+	harness.Check(t, err)
+	want, err := secret.Sign(found(`webhook-id: (\w+)`), time.Unix(seconds, 0),
+		[]byte(found(`\n\n(\{"paid".*?\})\n`)))
+	harness.Check(t, err)
+	if got := found(`webhook-signature: (\S+)`); got != want {
+		t.Errorf("the signature is %s, want %s", got, want)
+	}
 }
 
 func TestReceivers(t *testing.T) {
