@@ -14,9 +14,9 @@
 //	```text soon           likewise; the block before it runs again until it prints this
 //	```text @NAME          is what the terminal has printed, maybe among other lines
 //
-// Blocks in other languages are data. A block without a language, an indented one, a block of commands in a
-// language other than sh, and a program without a file fail the test. So does a command that
-// acts on containers, a cluster, or packages and services of the machine, and is not marked as not run.
+// Blocks in other languages are data; JSON must be valid. These fail the test: a block without a language, an
+// indented one, commands in a language other than sh, a program without a file, and a command that acts on
+// containers, a cluster, or packages and services of the machine and is not marked as not run.
 //
 // Each page has an empty directory with a server of its own, unless it starts one. The program is in the
 // PATH, and after "make build" in bin. Only three things of a block are replaced: the ports 8080, 8081 and

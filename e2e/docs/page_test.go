@@ -1,7 +1,10 @@
 package docs
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -141,10 +144,25 @@ func classify(info, text string) (block, error) {
 		return b, fmt.Errorf("%q is not known after %s", rest, language)
 	case rest != "":
 		b.kind = file
+	case language == "json":
+		return b, checkJSON(text)
 	case slices.Contains(programs, language):
 		return b, fmt.Errorf("name the file of the program and run it, or say why it is not run")
 	}
 	return b, nil
+}
+
+// checkJSON says whether a text is a sequence of JSON values.
+func checkJSON(text string) error {
+	for d := json.NewDecoder(strings.NewReader(text)); ; {
+		var value any
+		switch err := d.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("not JSON: %w", err)
+		}
+	}
 }
 
 func TestBlocksAreClassified(t *testing.T) {
@@ -157,8 +175,10 @@ func TestBlocksAreClassified(t *testing.T) {
 		"text soon\n…":                "[{5 1 soon …}] []",
 		"text @server\n…":             "[{6 1 server …}] []",
 		"sh not run: a reason\nls":    "[{7 1 a reason ls}] []",
-		"json\n{}":                    "[{0 1  {}}] []",
-		"text\n    indented":          "[{0 1      indented}] []",
+		"json\n{}\n{}":                "[{0 1  {}\n{}}] []",
+		"json\n{a}": "[{0 1  {a}}] [line 1: not JSON: invalid character 'a' " +
+			"looking for beginning of object key string]",
+		"text\n    indented": "[{0 1      indented}] []",
 		"\nls": "[{0 1  ls}] [line 1: a block without a language; " +
 			"write sh, text, json or another]",
 		"bash\nls":        "[{0 1  ls}] [line 1: the language of commands is sh, not bash]",
