@@ -76,7 +76,7 @@ var own = map[string][]string{
 	"internal/testrun":    {},
 	"deploy":              {}, "deploy/check/program": {}, "deploy/check/chart": {},
 	"deploy/check/compose": {"deploy/check/program", "internal/testserver"},
-	"deploy/check/image":   {"deploy/check/program"},
+	"deploy/check/image":   {"deploy/check/program", "internal/testserver"},
 	"cmd/dispatcher":       {"*"},
 
 	commands + "machine": {},

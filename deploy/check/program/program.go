@@ -79,7 +79,8 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 			tb.Errorf("%s: %v", cmd, err)
 		}
 		if tb.Failed() {
-			tb.Logf("%s:\n%s", cmd, p.Output())
+			out := p.Output()
+			tb.Logf("%s printed last:\n%s", cmd.Path, out[max(0, len(out)-8<<10):])
 		}
 	})
 	return p
