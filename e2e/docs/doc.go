@@ -1,7 +1,7 @@
 // Package docs runs the commands and programs of README.md and of all pages below docs, with the built
 // binary.
 //
-// The word after the language of a code block says what the test does with it. Readers do not see that word.
+// The word after the language of a code block decides what the test does with it. Readers do not see it.
 //
 //	```sh                  runs in the page's shell, in the order of the page; it must exit with 0
 //	```sh @NAME            runs in a terminal of that name until the page ends. The test waits until it
@@ -18,7 +18,7 @@
 // indented one, commands in a language other than sh, a program without a file, and a command that acts on
 // containers, a cluster, or packages and services of the machine and is not marked as not run.
 //
-// Each page has an empty directory with a server of its own, unless it starts one. The program is in the
+// Each page has an empty directory with its own server, unless it starts one. The program is in the
 // PATH, and after "make build" in bin. Only three things of a block are replaced: the ports 8080, 8081 and
 // 9090 by free ones, the hosts *.example by a receiver, and the PostgreSQL and Redis of a URL by servers of
 // the test.

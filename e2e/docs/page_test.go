@@ -19,7 +19,7 @@ import (
 // root is the root of the project.
 const root = "../.."
 
-// A kind says what the test does with a block.
+// A kind is what the test does with a block.
 type kind int
 
 const (
@@ -152,7 +152,7 @@ func classify(info, text string) (block, error) {
 	return b, nil
 }
 
-// checkJSON says whether a text is a sequence of JSON values.
+// checkJSON reports whether a text is a sequence of JSON values.
 func checkJSON(text string) error {
 	for d := json.NewDecoder(strings.NewReader(text)); ; {
 		var value any

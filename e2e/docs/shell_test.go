@@ -77,7 +77,7 @@ func (s *shell) run(text string) string {
 	return ""
 }
 
-// A window is a terminal of its own with one running block.
+// A window is a terminal with one running block.
 type window struct {
 	testing.TB
 	cmd     *exec.Cmd
@@ -162,8 +162,8 @@ func (w *window) interrupt() {
 	}
 }
 
-// fits says whether a text is what a page shows. "…" stands for any text, and on a line alone for any lines.
-// Spaces at the ends of lines do not count. part: the text may have other lines before and after.
+// fits reports whether a text is what a page shows. "…" stands for any text, and on a line alone for any
+// lines. Spaces at the ends of lines do not count. part: the text may have other lines before and after.
 func fits(got, want string, part bool) bool {
 	var pattern strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(want)) {
