@@ -29,8 +29,8 @@ type container struct {
 	extra      []string // variables of `docker run --env`
 }
 
-// enter mounts the root read-only with the volume in it, in a new mount namespace, and runs a program in it as
-// a user without groups and capabilities. The process that unshare starts becomes the program.
+// enter mounts the root read-only with the volume in it, in a new mount namespace. Then it runs a program in
+// it, as a user without groups and capabilities. The process that unshare starts becomes the program.
 const enter = `set -e
 root=$1 data=$2 user=$3; shift 3
 mount --bind "$root" "$root"
