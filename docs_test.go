@@ -91,6 +91,23 @@ func TestBothReadmesHaveTheSameBlocksAndLinks(t *testing.T) {
 	}
 }
 
+// TestTheIndexNamesEachPage requires a line in docs/index.md for each page. Decisions have their own index.
+func TestTheIndexNamesEachPage(t *testing.T) {
+	index, err := os.ReadFile("docs/index.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := fs.Glob(os.DirFS("docs"), "[^a]*/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("found the pages %q: %v", pages, err)
+	}
+	for _, page := range pages {
+		if !strings.Contains(string(index), "("+page+")") {
+			t.Errorf("docs/index.md has no line for %s", page)
+		}
+	}
+}
+
 // TestReferenceHasEachClassAndReason compares two tables of the page of errors with the constants of package
 // client.
 func TestReferenceHasEachClassAndReason(t *testing.T) {
