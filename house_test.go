@@ -44,6 +44,7 @@ var own = map[string][]string{
 	"dispatch/clock":   {"schedule"},
 	"dispatch/secret":  {"store", "dispatch/clock", "dispatch/process", "dispatch/outbound/sign"},
 	"dispatch/index":   {"store", "schedule", "dispatch/clock", "dispatch/process"},
+	"dispatch/trace":   {"store", "dispatch/process"},
 	"dispatch/accept":  parts("dispatch/index", "dispatch/secret"),
 	"dispatch/report":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
@@ -82,8 +83,8 @@ var own = map[string][]string{
 	commands + "machine": {},
 	commands + "console": {"client", "schedule"},
 	commands + "config": {
-		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch", "migrations",
-		commands + "console",
+		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch/trace", "dispatch",
+		"migrations", commands + "console",
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {
@@ -125,7 +126,7 @@ var own = map[string][]string{
 
 // parts are what a part of the engine may import: what stands below all parts, and others.
 func parts(others ...string) []string {
-	return append(others, "store", "schedule", "dispatch/clock", "dispatch/process",
+	return append(others, "store", "schedule", "dispatch/clock", "dispatch/process", "dispatch/trace",
 		"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/rule")
 }
 
@@ -167,7 +168,10 @@ var behind = map[string][]string{
 	"golang.org/x/term":               {commands + "console"},
 	"github.com/alexedwards/scs/v2":   {"web/ui"},
 	"github.com/standard-webhooks/":   {},
-	"github.com/getkin/kin-openapi":   {},
+	// its exporter is the only client besides dispatch/outbound that a server sends with
+	"go.opentelemetry.io/otel":       {"dispatch/trace"},
+	"go.opentelemetry.io/proto/otlp": {"internal/testserver"},
+	"github.com/getkin/kin-openapi":  {},
 	"github.com/google/go-cmp": {"internal/transcript", "schedule/queuetest",
 		"store/storetest"},
 	"pgregory.net/rapid": {"schedule/queuetest", "store/storetest"},

@@ -9,6 +9,7 @@
 //	control  changes by people: callbacks, endpoints, lanes, projects, keys, redrives, schedules; explain
 //	report   counts and publishes: activity, endpoint health, processes, the feed, operational events
 //	secret   key ring, signing secrets, sealed headers
+//	trace    spans of accepts and attempts, and their export
 //	clock    the index's clock, ids
 //	outbound all outgoing requests: the guarded client, signers, success rules
 //
@@ -43,6 +44,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -108,6 +110,8 @@ type Options struct {
 	RetentionPayload  time.Duration
 	RetentionMetadata time.Duration
 
+	// Tracer records accepts and attempts; nil: nothing is recorded. The caller closes it after Run.
+	Tracer *trace.Tracer
 	// Logger defaults to one that discards. A nil Registerer registers no metrics.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -195,13 +199,13 @@ func New(o Options) (*Engine, error) {
 	e.secrets = secret.New(o.Store, o.Keyring, e.clock, m)
 	e.accepter = accept.New(accept.Options{
 		Store: o.Store, Index: e.indexer, Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
-		Observer: counts, Logger: o.Logger,
+		Observer: counts, Logger: o.Logger, Tracer: o.Tracer,
 		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL, ReadTemplate: o.ReadTemplate,
 	})
 	e.runner = attempt.New(attempt.Options{
 		Store: o.Store, Schedule: o.Schedule, Sender: o.Sender, Index: e.indexer, Accept: e.accepter,
 		Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
-		Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
+		Observer: counts, Tracer: o.Tracer, Logger: o.Logger, Metrics: m, Times: times,
 		Name: o.Name, SendingOff: o.SendingOff, NoWorker: o.NoWorker, Workers: o.Workers,
 		LaneConcurrency: o.LaneConcurrency, DrainTimeout: o.DrainTimeout,
 	})

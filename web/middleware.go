@@ -16,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
@@ -112,6 +113,7 @@ func (m *middleware) observe(c *gin.Context) {
 		}
 		attrs = append(attrs, slog.Int("suppressed_lines", left))
 	}
+	attrs = append(attrs, trace.FromContext(c.Request.Context()).LogAttrs()...)
 	m.log.LogAttrs(c.Request.Context(), level, "request", attrs...)
 }
 
@@ -161,7 +163,8 @@ func (m *middleware) recover(c *gin.Context) {
 			panic(thrown) // net/http's way to drop a connection, not an error
 		}
 		id := c.Writer.Header().Get(api.RequestIDHeader)
-		m.log.Error("handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown),
+		log := trace.FromContext(c.Request.Context()).Logger(m.log)
+		log.Error("handler panicked", "request_id", id, "route", routeOf(c), "panic", fmt.Sprint(thrown),
 			"stack", string(debug.Stack()))
 		c.Abort()
 		if c.Writer.Written() {

@@ -82,10 +82,12 @@ func (ac *Accepter) commit(
 		return nil, nil
 	}
 	process.Failpoint("before_accept_commit")
+	creation := ac.o.Tracer.Create(ctx, drafts)
 	accepted, err := ac.acceptWithin(ctx, quota, drafts)
 	if err != nil {
 		return nil, err
 	}
+	creation.End(accepted)
 	process.Failpoint("after_accept_commit")
 	now := ac.clock.Now()
 	ac.observer.Accepted(accepted, now)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	Clock    *clock.Clock
 	Observer Observer
 	Logger   *slog.Logger
+	// Tracer records the creation of callbacks; nil: nothing is recorded.
+	Tracer *trace.Tracer
 	// Embedded: no other process changes settings.
 	Embedded bool
 	// PanGuard is how card numbers are treated; empty: they are accepted.

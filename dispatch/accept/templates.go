@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -32,6 +33,15 @@ func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template 
 		return d, err
 	}
 	return d, ac.secure(ctx, &d)
+}
+
+// Trace gives the draft of a schedule its trace context. The caller ends the creation if the store accepts
+// the draft.
+func (ac *Accepter) Trace(ctx context.Context, d *store.Draft) *trace.Creation {
+	one := []store.Draft{*d}
+	c := ac.o.Tracer.Create(ctx, one)
+	*d = one[0]
+	return c
 }
 
 // Enqueue adds a callback to the index that the store accepted for a schedule, and counts it.

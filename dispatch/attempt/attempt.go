@@ -11,6 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -25,6 +26,8 @@ type ready struct {
 	notBefore time.Time
 	// waited: the callback has waited for a slot, so its lane may have been paused or stopped meanwhile.
 	waited bool
+	// steps are the times of the claim's steps for its trace; nil: not kept.
+	steps *trace.Steps
 }
 
 // runSlot makes an attempt, and then the attempts that waited for its slot, one after another. It runs on a
@@ -78,7 +81,7 @@ func (rn *Runner) attemptOne(
 		rn.observer.Crashed(r.cb, rn.clock.Now())
 	}
 	began := time.Now()
-	out := rn.try(ctx, r.cb, r.lease, r.claimed)
+	out := rn.try(ctx, &r)
 	if committed != nil {
 		out.committed, out.urgent = committed, true
 	}
@@ -88,6 +91,7 @@ func (rn *Runner) attemptOne(
 	}
 	rn.putBackAsync(ctx, back)
 	out.generation = rn.generation.Load()
+	out.beginSettle()
 	unlocked := rn.unlockInTime(ctx, out.lease)
 	rn.settler.add(out)
 	if unlocked != nil {
@@ -171,6 +175,17 @@ type ended struct {
 	generation int64
 	// committed is closed when the result was committed or given up; nil: no goroutine waits for that.
 	committed chan<- struct{}
+	// span of the attempt; nil: it is not recorded.
+	span *trace.Span
+}
+
+// beginSettle begins the part of the attempt's span that the settler ends. An attempt without a row in SQL
+// leaves its number, and with it the ids of its span, to the next attempt. So its span is dropped.
+func (e *ended) beginSettle() {
+	if e.result.Attempt == nil {
+		e.span = nil
+	}
+	e.span.BeginSettle(&e.result)
 }
 
 // urgent returns whether the lease's result is committed at once: the next waiter needs its lock, or the lane
@@ -181,9 +196,8 @@ func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedul
 // expired, has had too many claims without a result, has lost its lock, or has a claim that would end during
 // the attempt. It sends nothing either if the endpoint is deleted, paused or unreadable, or if a secret
 // cannot be used. A panic ends as an attempt of the class panic.
-func (rn *Runner) try(
-	ctx context.Context, cb *store.Stamped, l *schedule.Lease, claimed time.Time,
-) (out ended) {
+func (rn *Runner) try(ctx context.Context, r *ready) (out ended) {
+	cb, l, claimed := r.cb, r.lease, r.claimed
 	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: cb.ID, Fence: cb.Fence, Stamped: cb}}
 	now := rn.clock.Now()
 	switch {
@@ -196,9 +210,10 @@ func (rn *Runner) try(
 		return out
 	}
 	started := time.Now()
+	var span *trace.Span
 	defer func() {
 		if p := recover(); p != nil {
-			rn.log.Error("attempt panicked", "callback_id", store.CallbackPrefix+cb.ID,
+			span.Logger(rn.log).Error("attempt panicked", "callback_id", store.CallbackPrefix+cb.ID,
 				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			resp := outbound.Response{
 				Class:     store.ClassPanic,
@@ -208,6 +223,7 @@ func (rn *Runner) try(
 				EndedAt:   time.Now(),
 			}
 			out = rn.decide(ctx, cb, l, resp)
+			out.span = span
 		}
 	}()
 	if !rn.extendLease(ctx, cb, l) {
@@ -227,14 +243,16 @@ func (rn *Runner) try(
 		rn.withoutTarget(cb, now, err, &out)
 		return out
 	}
+	span = rn.o.Tracer.Attempt(cb, claimed, r.steps, l.Lock != "")
 	var resp outbound.Response
 	if err != nil {
-		resp = rn.signFailure(cb, err)
+		resp = rn.signFailure(cb, err, span)
 	} else {
-		resp = rn.send(ctx, cb, &t)
+		resp = rn.send(ctx, cb, &t, span)
 	}
 	process.Failpoint("after_send")
 	out = rn.decide(ctx, cb, l, resp)
+	out.span = span
 	if a := out.result.Attempt; a != nil && t.url != cb.URL {
 		a.URL = t.url
 	}
@@ -289,9 +307,10 @@ func (rn *Runner) extendLease(ctx context.Context, cb *store.Stamped, l *schedul
 // counted if the secret may become usable: a person can set it, or another process has the key. It is counted
 // if the secret is for other hosts or the poll of a header was purged. Only an edit helps then, and without
 // one the callback ends as dead.
-func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
+func (rn *Runner) signFailure(cb *store.Stamped, why error, span *trace.Span) outbound.Response {
 	now := time.Now()
-	rn.log.Error("attempt cannot be signed", "callback_id", store.CallbackPrefix+cb.ID, "error", why)
+	span.Logger(rn.log).Error("attempt cannot be signed",
+		"callback_id", store.CallbackPrefix+cb.ID, "error", why)
 	r := outbound.Response{
 		Class:        store.ClassSignError,
 		Outcome:      store.AttemptFailed,
@@ -315,8 +334,11 @@ func (rn *Runner) signFailure(cb *store.Stamped, why error) outbound.Response {
 	return r
 }
 
-// send makes the request of the attempt.
-func (rn *Runner) send(ctx context.Context, cb *store.Stamped, t *target) outbound.Response {
+// send makes the request of the attempt. The receiver gets the context of the request's span if it is
+// recorded, else that of the span that created the callback, as a part of the same trace.
+func (rn *Runner) send(
+	ctx context.Context, cb *store.Stamped, t *target, span *trace.Span,
+) outbound.Response {
 	r := outbound.Request{
 		ID:          store.CallbackPrefix + cb.ID,
 		Number:      cb.AttemptSeq + 1,
@@ -333,7 +355,20 @@ func (rn *Runner) send(ctx context.Context, cb *store.Stamped, t *target) outbou
 		Fresh:       cb.FreeRetry,
 	}
 	process.FailpointOf("before_send", r.URL)
-	return rn.o.Sender.Send(ctx, r)
+	if cb.TraceContext == nil {
+		return rn.o.Sender.Send(ctx, r)
+	}
+	request := span.Send(cb.Method, t.url)
+	r.Traceparent = trace.Context(cb.TraceContext).Header()
+	if request != nil {
+		r.Traceparent = request.Context().Header()
+	}
+	resp := rn.o.Sender.Send(ctx, r)
+	request.EndSend(trace.Response{
+		Status: resp.Status, Class: resp.Class, Error: resp.Error,
+		StartedAt: resp.StartedAt, EndedAt: resp.EndedAt, Timings: resp.Timings,
+	})
+	return resp
 }
 
 // workerIdle is how long an idle worker stays. Workers are reused because a new goroutine has a small stack

@@ -36,6 +36,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
@@ -50,6 +51,7 @@ type Options struct {
 	Keyring  *secret.Keyring
 	Clock    *clock.Clock
 	Observer Observer
+	Tracer   *trace.Tracer // nil: no attempt is recorded
 	Logger   *slog.Logger
 	Metrics  process.Metrics
 	Times    process.Times

@@ -79,6 +79,7 @@ func (s *settler) run(ctx context.Context) {
 		switch {
 		case len(settlements) == 0:
 			s.rn.putBackAsync(ctx, s.rn.limits.resultsKnown(batch))
+			endSpans(batch)
 		case len(toIndex) < settleQueue || !s.rn.index.Failing():
 			toIndex <- committedBatch{settlements, batch} // if it waits, it waits for an index that answers
 		default:
@@ -112,8 +113,16 @@ func (s *settler) settle(ctx context.Context, c committedBatch) {
 		rn.index.HintOnlyShard()
 	}
 	process.Failpoint("after_settle")
+	endSpans(c.batch)
 	rn.index.BringForward(ctx, collectNext(c.batch))
 	s.unlockAfterRebuild(ctx, c.batch, applied)
+}
+
+// endSpans ends the attempts of a batch in their traces.
+func endSpans(batch []ended) {
+	for i := range batch {
+		batch[i].span.EndSettle()
+	}
 }
 
 // settleLater leaves the settlements of a batch to the catch-up of an index that does not answer.
@@ -121,6 +130,7 @@ func (s *settler) settleLater(ctx context.Context, c committedBatch) {
 	s.rn.limits.addSuccessors(c.settlements)
 	s.rn.index.MissedSettlements(c.settlements)
 	s.rn.putBackAsync(ctx, s.rn.limits.resultsKnown(c.batch))
+	endSpans(c.batch)
 	s.unlockAfterRebuild(ctx, c.batch, false)
 }
 
@@ -263,9 +273,11 @@ func (s *settler) record(
 		case c.Err != nil:
 			// Only this row cannot be recorded, for good. Its claim expires, and its claims without a result
 			// grow. At the latest that ends it, with a result that has no attempt to record.
-			s.rn.log.Error("result cannot be recorded",
+			b.span.Logger(s.rn.log).Error("result cannot be recorded",
 				"callback_id", store.CallbackPrefix+b.result.ID, "error", c.Err)
+			b.span.Uncommitted()
 		default:
+			b.span.Committed(c)
 			s.rn.metrics.ended(b, c)
 			b.nextInOrder = c.Next
 			// A result that lost the fence is not settled: another claim has the row. This lease, if it still

@@ -175,7 +175,7 @@ func TestDueAtItsExpiryIsExpired(t *testing.T) {
 	rn := Runner{clock: new(clock.Clock)}
 	at := time.Now().Add(5 * time.Millisecond).UnixMilli()
 	cb := &store.Stamped{Callback: store.Callback{ID: "x", DueAt: at, ExpiresAt: at, ClaimsWithoutResult: 1}}
-	got := rn.try(t.Context(), cb, &schedule.Lease{}, time.Now()).result
+	got := rn.try(t.Context(), &ready{cb: cb, lease: &schedule.Lease{}, claimed: time.Now()}).result
 	if got.State != store.Dead || got.Reason != store.Expired || got.Attempt != nil {
 		t.Errorf("got %s/%s, attempt %v", got.State, got.Reason, got.Attempt)
 	}

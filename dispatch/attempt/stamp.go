@@ -24,10 +24,12 @@ const maxClaimsWithoutResult = 5
 // sent is when the claim was sent. The leases may run from then on, however late the reply was read, so the
 // age of a claim is counted from it.
 func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent time.Time) {
+	steps := rn.o.Tracer.NewSteps()
 	leases := rn.lock(ctx, claimed.Leases, claimed.Now)
 	if len(leases) == 0 {
 		return
 	}
+	steps.Locked()
 	process.Failpoint("after_lock")
 	byID := make(map[string]*schedule.Lease, len(leases))
 	s := store.Stamp{
@@ -49,6 +51,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		rn.stampFailed(ctx, err, s, leases)
 		return
 	}
+	steps.Stamped()
 	rn.index.SQLWorked()
 	process.Failpoint("after_stamp")
 	quarantined, refused := splitQuarantined(byID, refused)
@@ -63,7 +66,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		// A callback that waits to begin counts, so that a drain waits for it.
 		rn.attempts.Add(1)
 		notBefore := dueFrom(sent, claimed.Now, stamped[i].DueAt)
-		r := ready{cb: stamped[i], lease: lease, claimed: sent, notBefore: notBefore}
+		r := ready{cb: stamped[i], lease: lease, claimed: sent, notBefore: notBefore, steps: steps}
 		if rn.untilDue(&r) > 0 {
 			notDue = append(notDue, r)
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -85,6 +86,7 @@ func (s *scheduler) turn(ctx context.Context) (time.Duration, error) {
 // next turn tries again.
 func (s *scheduler) runDue(ctx context.Context, due []store.Schedule, now int64) error {
 	plans := make([]store.PlannedRun, len(due))
+	creations := make([]*trace.Creation, len(due))
 	for i := range due {
 		p, err := s.plan(ctx, &due[i], now)
 		switch {
@@ -94,6 +96,9 @@ func (s *scheduler) runDue(ctx context.Context, due []store.Schedule, now int64)
 			p.Draft, p.Why = nil, "its template or the project's settings cannot be read"
 			s.ct.log.Error("schedule or project settings unreadable", "schedule_id",
 				store.SchedulePrefix+due[i].ID, "project", due[i].Project, "error", err)
+		}
+		if p.Draft != nil {
+			creations[i] = s.ct.accept.Trace(ctx, p.Draft)
 		}
 		plans[i] = p
 	}
@@ -108,6 +113,9 @@ func (s *scheduler) runDue(ctx context.Context, due []store.Schedule, now int64)
 			p.Draft, p.Why = nil, "its callback cannot be written: "+results[i].Err.Error()
 			skipped = append(skipped, *p)
 			continue
+		}
+		if results[i].Won && p.Draft != nil {
+			creations[i].End([]store.Accepted{results[i].Accepted})
 		}
 		s.report(ctx, p, &results[i])
 	}

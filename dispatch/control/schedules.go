@@ -107,6 +107,7 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	} else if err != nil {
 		return fail(err)
 	}
+	creation := ct.accept.Trace(ctx, &d)
 	accepted, err := ct.o.Store.RunScheduleNow(ctx, project, id, d, now, by)
 	if err == nil {
 		err = accepted.Err
@@ -114,6 +115,7 @@ func (ct *Controller) RunSchedule(ctx context.Context, project, id string,
 	if err != nil {
 		return fail(err)
 	}
+	creation.End([]store.Accepted{accepted})
 	ct.accept.Enqueue(ctx, &accepted)
 	return accepted.Callback, nil
 }

@@ -67,7 +67,11 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 		}
 	}
 	b.set(sign.HeaderAttempt, "webhook-attempt", strconv.Itoa(r.Number))
-	b.set("Traceparent", "traceparent", traceparent())
+	trace := r.Traceparent
+	if trace == "" {
+		trace = unsampledTrace()
+	}
+	b.set("Traceparent", "traceparent", trace)
 	b.set("User-Agent", "user-agent", c.userAgent)
 	if r.ContentType != "" && r.Body != nil {
 		if err := sign.CheckContentType(r.ContentType); err != nil {
@@ -141,9 +145,9 @@ func (b *headerBuilder) add(h store.Header) {
 // mask masks the header that was added last in the redacted list.
 func (b *headerBuilder) mask() { b.redacted[len(b.redacted)-1].Value = store.Masked }
 
-// traceparent returns a W3C Trace Context header with a new trace for each attempt. It is marked as sampled,
-// so that a receiver that follows the parent's decision keeps the trace.
-func traceparent() string {
+// unsampledTrace returns a W3C Trace Context header with new ids. It is not marked as sampled, because its
+// span is not recorded (ADR 0036).
+func unsampledTrace() string {
 	var raw [24]byte
 	for {
 		binary.NativeEndian.PutUint64(raw[0:], rand.Uint64())
@@ -159,7 +163,7 @@ func traceparent() string {
 	hex.Encode(text[3:35], raw[:16])
 	text[35] = '-'
 	hex.Encode(text[36:52], raw[16:])
-	copy(text[52:], "-01")
+	copy(text[52:], "-00")
 	return string(text[:])
 }
 

@@ -33,6 +33,8 @@ type Request struct {
 	// Secrets are the secrets that sign, the current one first. During a rotation the previous one follows. A
 	// signer that signs needs at least one.
 	Secrets []sign.Secret
+	// Traceparent is the header of that name. Empty: the request has a new trace, which is not sampled.
+	Traceparent string
 	// Fresh makes the attempt open a new connection instead of using an idle one.
 	Fresh bool
 }

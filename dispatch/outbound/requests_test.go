@@ -29,7 +29,7 @@ var (
 		name    string
 	}{
 		{regexp.MustCompile(`v1,\S{44}`), "v1,SIGNATURE"},
-		{regexp.MustCompile(`00-[0-9a-f]{32}-[0-9a-f]{16}-01`), "TRACE"},
+		{regexp.MustCompile(`00-[0-9a-f]{32}-[0-9a-f]{16}-00`), "TRACE"},
 		{regexp.MustCompile(`(webhook-timestamp|Webhook-Timestamp): \d{10}`), "$1: TIME"},
 		{merchantHeader, `nonce_str="NONCE",signature="SIGNATURE",timestamp="TIME"`},
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -35,6 +36,8 @@ type Options struct {
 	RequestsPerSecond int
 	// Logger gets the errors that become a 500. Nil: they are not logged.
 	Logger *slog.Logger
+	// Tracer records the requests that accept callbacks. Nil: nothing is recorded.
+	Tracer *trace.Tracer
 	// Timeout limits a request, except those that wait or read everything. Zero: 30 s.
 	Timeout time.Duration
 }
@@ -97,6 +100,25 @@ func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.Han
 	}
 }
 
+// traced continues the trace of the caller in an accept, and records the request if that trace is recorded.
+func (a *API) traced(h handler) handler {
+	return func(ctx context.Context, c *gin.Context, who caller) (err error) {
+		ctx, span := a.Tracer.Request(ctx, c.Request.Header["Traceparent"], c.Request.Method, c.FullPath())
+		if span == nil {
+			return h(ctx, c, who)
+		}
+		c.Request = c.Request.WithContext(span.In(c.Request.Context())) // for the lines of the log
+		status := http.StatusInternalServerError                        // of a panic
+		defer func() { span.EndRequest(status) }()
+		err = h(ctx, c, who)
+		status = c.Writer.Status()
+		if err != nil {
+			status = httperr.From(err).Status
+		}
+		return err
+	}
+}
+
 // serveLong is serve for a handler that may take longer than the server's read and write timeouts. It lifts
 // them only after the body was read, so that a slow sender cannot use the longer timeout.
 func (a *API) serveLong(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
@@ -130,7 +152,8 @@ func (a *API) problem(c *gin.Context, err error) httperr.Problem {
 		return p
 	}
 	id := c.Writer.Header().Get(RequestIDHeader)
-	a.Logger.Error("request failed", "request_id", id, "route", c.FullPath(), "error", err)
+	log := trace.FromContext(c.Request.Context()).Logger(a.Logger)
+	log.Error("request failed", "request_id", id, "route", c.FullPath(), "error", err)
 	return httperr.Logged(id)
 }
 

@@ -63,9 +63,9 @@ func (a *API) rows() []row {
 	runSchedule := changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf)
 	pauseProject, resumeProject := pauseAndResume(a, a.setProjectPause, a.projectPauseOf)
 	all := []row{
-		{send, "POST /v1/callbacks", a.accept, 0},
-		{send, "POST /v1/callbacks/batch", a.acceptBatch, 0},
-		{send, "POST /v1/events", a.event, 0},
+		{send, "POST /v1/callbacks", a.traced(a.accept), 0},
+		{send, "POST /v1/callbacks/batch", a.traced(a.acceptBatch), 0},
+		{send, "POST /v1/events", a.traced(a.event), 0},
 		{operate, "POST /v1/callbacks/cancel", a.cancelRef, 0},
 		{read, "GET /v1/callbacks", a.list, 0},
 		{read, "GET /v1/callbacks/:id", getOne(a, cb, a.Store.Get, a.callbackOf), 0},
@@ -111,7 +111,7 @@ func (a *API) rows() []row {
 		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(rd, store.RedriveRunning), 0},
 		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(rd, store.RedriveCanceled), 0},
 
-		{send, "POST /v1/polls", a.acceptPoll, 0},
+		{send, "POST /v1/polls", a.traced(a.acceptPoll), 0},
 		{read, "GET /v1/polls/:id", withID(cb, a.getPoll), 0},
 		{send, "POST /v1/polls/:id/resolve", withID(cb, a.resolvePoll), 0},
 

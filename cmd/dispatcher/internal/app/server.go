@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 	// schedules need time zones, also on a machine without them, such as a container with only this program
 	_ "time/tzdata"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -70,9 +72,12 @@ type App struct {
 	Web      *web.Server
 	// Metrics has the metrics that the ops listener exports.
 	Metrics *prometheus.Registry
+	tracer  *trace.Tracer // nil without a collector
 	lock    *indexLock
 	// notifySocket is the socket of the service manager, or empty.
 	notifySocket string
+	// drainEnd is when the drain is out of time; zero before it begins.
+	drainEnd time.Time
 	// Close calls closers in reverse order.
 	closers []func() error
 }
@@ -97,6 +102,9 @@ func New(
 	srv.Metrics = NewRegistry(c.Version)
 	if !s.Postgres() {
 		srv.Metrics.MustRegister(disk{path: s.SQLitePath(), dir: filepath.Dir(s.SQLitePath())})
+	}
+	if err := srv.openTracer(ctx, srv.Metrics); err != nil {
+		return srv, err
 	}
 	srv.lock, err = acquireIndexLock(ctx, s, log)
 	if err != nil {
@@ -136,7 +144,7 @@ func New(
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
-		Logger: log, Registerer: srv.Metrics,
+		Tracer: srv.tracer, Logger: log, Registerer: srv.Metrics,
 	})
 	if err != nil {
 		return srv, err
@@ -272,7 +280,7 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 	if s.Has(config.RoleAPI) {
 		handler, err := api.New(api.Options{
 			Engine: srv.Engine, Store: masked, AdminKey: s.AdminKey, Guesses: guesses,
-			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log,
+			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log, Tracer: srv.tracer,
 		})
 		if err != nil {
 			return err
@@ -371,6 +379,7 @@ func (srv *App) Run(ctx context.Context) error {
 		srv.Log.Warn("could not close the API", "error", err)
 	}
 	endEngine()
+	srv.flushTraces()
 	endWeb()
 	endCollector()
 	endLock()
@@ -383,6 +392,7 @@ func (srv *App) Run(ctx context.Context) error {
 
 // drain ends readiness and claiming.
 func (srv *App) drain() {
+	srv.drainEnd = time.Now().Add(srv.Settings.ShutdownDelay + srv.Settings.DrainTimeout)
 	srv.Web.BeginDrain()
 	srv.Engine.BeginDrain()
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -88,6 +89,7 @@ func (s *Settings) check() []problem {
 	c.roles()
 	c.durations()
 	c.logs()
+	c.traces()
 	return c.problems
 }
 
@@ -273,6 +275,22 @@ func (c *checker) logs() {
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
 		c.refuse("log_level", "%s", err)
+	}
+}
+
+func (c *checker) traces() {
+	if c.OTLPEndpoint != "" {
+		if err := trace.CheckEndpoint(c.OTLPEndpoint); err != nil {
+			c.refuse("otlp_endpoint", "%s", err)
+		}
+	}
+	for i, header := range c.OTLPHeaders {
+		if err := trace.CheckHeader(header); err != nil {
+			c.refuse("otlp_headers", "header %d: %s", i+1, err)
+		}
+	}
+	if !(c.TraceSampleRatio >= 0 && c.TraceSampleRatio <= 1) { // also refuses NaN
+		c.refuse("trace_sample_ratio", "%g is not between 0 and 1", c.TraceSampleRatio)
 	}
 }
 

@@ -124,6 +124,12 @@ func setField(field reflect.Value, r raw) error {
 			return fmt.Errorf("%q is not a whole number", last)
 		}
 		field.SetInt(int64(n))
+	case float64:
+		n, err := strconv.ParseFloat(last, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number", last)
+		}
+		field.SetFloat(n)
 	case bool:
 		on, err := strconv.ParseBool(last)
 		if err != nil {
@@ -196,6 +202,12 @@ func readVariables(c *console.Console) (map[string]raw, []problem) {
 			}
 			values[key] = raw{values: []string{text}, split: true,
 				origin: fmt.Sprintf("environment %s (%s)", name, value)}
+		}
+	}
+	for _, s := range catalogue() {
+		if _, own := values[s.key]; s.variable != "" && !own && c.Lookup(s.variable) != "" {
+			values[s.key] = raw{values: []string{c.Lookup(s.variable)}, split: true,
+				origin: "environment " + s.variable}
 		}
 	}
 	return values, problems

@@ -22,7 +22,8 @@ import (
 // --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). Only the
 // tags have the name, default and help.
 //
-// The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL.
+// The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL. The
+// tag variable names a variable of another program that counts if the setting's own one is not set.
 type Settings struct {
 	Listen         string   `key:"listen" group:"Addresses" default:"127.0.0.1:8080" help:"Address of the API and the admin UI."`
 	OpsListen      string   `key:"ops_listen" group:"Addresses" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz, /readyz and /debug/pprof."`
@@ -59,6 +60,10 @@ type Settings struct {
 
 	LogFormat string `key:"log_format" group:"Logs" help:"Log format: text or json. Empty: text on a terminal, else json."`
 	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
+
+	OTLPEndpoint     string   `key:"otlp_endpoint" variable:"OTEL_EXPORTER_OTLP_ENDPOINT" group:"Traces" help:"URL of an OpenTelemetry collector that receives traces by OTLP over HTTP, such as http://127.0.0.1:4318. Empty: the variable OTEL_EXPORTER_OTLP_ENDPOINT, or no traces."`
+	OTLPHeaders      []string `key:"otlp_headers" variable:"OTEL_EXPORTER_OTLP_HEADERS" group:"Traces" secret:"all" help:"Headers of requests to the collector: NAME=VALUE, with values percent-encoded. Empty: the variable OTEL_EXPORTER_OTLP_HEADERS."`
+	TraceSampleRatio float64  `key:"trace_sample_ratio" group:"Traces" default:"0.01" help:"Fraction of callbacks that are traced, 0 to 1. A traceparent in the request decides instead."`
 }
 
 // setting describes one field of Settings.
@@ -69,7 +74,9 @@ type setting struct {
 	help   string
 	group  string
 	secret string
-	kind   reflect.Type
+	// variable is a second environment variable, empty for none.
+	variable string
+	kind     reflect.Type
 }
 
 // catalogue returns the settings in the order of the fields.
@@ -86,6 +93,8 @@ func catalogue() []setting {
 			group:  f.Tag.Get("group"),
 			secret: f.Tag.Get("secret"),
 			kind:   f.Type,
+
+			variable: f.Tag.Get("variable"),
 		}
 	}
 	return list
@@ -108,7 +117,7 @@ func (s setting) placeholder() string {
 	switch s.kind {
 	case reflect.TypeFor[time.Duration]():
 		return "DURATION"
-	case reflect.TypeFor[int]():
+	case reflect.TypeFor[int](), reflect.TypeFor[float64]():
 		return "N"
 	case reflect.TypeFor[[]string]():
 		return "LIST"

@@ -64,6 +64,8 @@ func formatValue(s setting, v reflect.Value) string {
 		return schedule.FormatDuration(value)
 	case int:
 		return strconv.Itoa(value)
+	case float64:
+		return strconv.FormatFloat(value, 'g', -1, 64)
 	case bool:
 		return strconv.FormatBool(value)
 	case []string:
@@ -149,6 +151,10 @@ func maskValue(s setting, value string) string {
 // Scrub masks the settings' secrets in a text, such as the error of a driver.
 func (s *Settings) Scrub(text string) string {
 	secrets := append([]string{s.AdminKey}, s.MasterKey...)
+	for _, header := range s.OTLPHeaders {
+		_, value, _ := strings.Cut(header, "=")
+		secrets = append(secrets, value)
+	}
 	for _, address := range []string{s.DatabaseURL, s.RedisURL} {
 		if address == "" {
 			continue
