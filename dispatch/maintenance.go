@@ -20,6 +20,8 @@ const (
 	missingSpec = "@every 1m"
 	auditSpec   = "@every 1m"
 	touchSpec   = "@every 1m"
+	// pingSpec finds an outage of SQL while no callback does.
+	pingSpec = "@every 5s"
 )
 
 // runMaintenance runs the maintenance functions until ctx ends. A function with a lease runs in one process
@@ -57,6 +59,7 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		own.Add("keys", touchSpec, time.Minute, e.controller.TouchKeys),
 		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
 		own.Add("overdue", overdueSpec, 10*time.Second, e.controller.MeasureOverdue),
+		own.Add("ping", pingSpec, 10*time.Second, e.indexer.PingSQL),
 		own.Add("missing", missingSpec, 10*time.Second, e.secrets.MeasureKeys),
 	} {
 		if err != nil {

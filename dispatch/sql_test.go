@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -64,6 +66,21 @@ func TestUncertainStampThatCannotBeUndone(t *testing.T) {
 		b.ends("succeeded", 2*time.Minute, good)
 		b.set(nil, "Stamp")
 		b.ends("succeeded", 2*time.Minute, bad)
+	})
+}
+
+// A process without work notices that SQL is down, so that an alert fires before a callback is refused.
+func TestIdleProcessReportsThatSQLIsDown(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	with(nil, func(o *options) { o.Registerer = registry }).run(t, func(b *fixture) {
+		for _, answer := range []struct {
+			set  func(context.Context, *call) error
+			want float64
+		}{{nil, 0}, {fail(errDown), 1}, {nil, 0}} {
+			b.set(answer.set, "Ping")
+			time.Sleep(10 * time.Second)
+			b.is("sql_down", metricOf(t, registry, "dispatcher_sql_down"), answer.want)
+		}
 	})
 }
 

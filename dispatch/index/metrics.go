@@ -80,7 +80,7 @@ func (ix *Index) watch(p process.Metrics) {
 		return float64(len(ix.added))
 	})
 	p.Gauge("sql_down", "1 while SQL does not commit.", func() float64 {
-		return process.Truth(ix.health.sqlDown.Load())
+		return process.Truth(ix.health.sqlDown.Load() || ix.ping.down.Load())
 	})
 	p.Gauge("index_down", "1 while the index does not answer.", func() float64 {
 		return process.Truth(ix.Failing())

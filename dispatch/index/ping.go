@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,8 @@ type sqlPing struct {
 	err error
 	// failing is since when pings fail; zero: the last one succeeded.
 	failing time.Time
+	// down is true if the last ping failed. It is read without mu, which a ping holds.
+	down atomic.Bool
 }
 
 // PingSQL makes a small commit, and returns nil or why it failed. The result is reused for pingMaxAge.
@@ -61,6 +64,7 @@ func (ix *Index) PingSQL(ctx context.Context) error {
 	defer cancel()
 	ix.ping.err = ix.o.Store.Ping(ctx)
 	ix.ping.at = time.Now()
+	ix.ping.down.Store(ix.ping.err != nil)
 	if ix.ping.err == nil {
 		ix.ping.failing = time.Time{}
 	} else if ix.ping.failing.IsZero() {
