@@ -235,10 +235,10 @@ func (r *rendered) checkVolumes(t *testing.T, pod core.PodSpec, container core.C
 	for name, value := range env {
 		key, ours := strings.CutPrefix(name, "DISPATCHER_")
 		key, isFile := strings.CutSuffix(strings.ToLower(key), "_file")
-		if ours && !known[key] {
-			t.Errorf("%s is no setting", name)
+		if ours && (!known[key] || value == "") {
+			t.Errorf("%s is no setting, or empty", name)
 		}
-		if isFile && !files[value] || value == "" {
+		if isFile && !files[value] {
 			t.Errorf("%s is %q, which the Secret does not have", name, value)
 		}
 		delete(files, value)

@@ -1,0 +1,86 @@
+package chart
+
+import (
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/deploy/check/program"
+)
+
+// TestTheProgramAcceptsTheEnvironment gives the program the variables of the pod, with files for the keys.
+// The program refuses variables that are no settings and values that it does not understand.
+func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
+	all, err := os.ReadFile("testdata/all.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, c := program.Build(t), loadChart(t)
+	for name, values := range map[string]string{
+		"default": "", "scaled": scaled, "every option": string(all),
+	} {
+		r, err := template(c, byHelm("dispatcher"), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := t.TempDir()
+		for file, text := range map[string]string{
+			"admin_key":    strings.Repeat("a", 48),
+			"master_key":   base64.StdEncoding.EncodeToString(make([]byte, 32)),
+			"database_url": "postgres://user:password@db.internal/dispatcher",
+			"redis_url":    "redis://:password@cache:6379",
+		} {
+			if err := os.WriteFile(filepath.Join(keys, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config := exec.Command(binary, "config")
+		config.Env = []string{"PATH=/usr/bin:/bin"}
+		for name, value := range environment(r.deployment.Spec.Template.Spec.Containers[0]) {
+			if strings.HasPrefix(name, "DISPATCHER_") {
+				config.Env = append(config.Env, name+"="+strings.Replace(value, "/keys/", keys+"/", 1))
+			}
+		}
+		out, err := config.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+		if name == "every option" {
+			for _, line := range []string{
+				`requests_per_second +1000000 `, `egress_allow +10\.20\.0\.0/16,erp\.internal `,
+				`drain_timeout +2m `, `shutdown_delay +15s `, `horizon +1h `,
+			} {
+				if !regexp.MustCompile(`(?m)^\s*` + line).Match(out) {
+					t.Errorf("%s: no line %q:\n%s", name, line, out)
+				}
+			}
+		}
+	}
+}
+
+var valuesBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+
+// TestValuesOfTheGuide renders the chart with each example of docs/guide/kubernetes.md.
+func TestValuesOfTheGuide(t *testing.T) {
+	page, err := os.ReadFile(root + "docs/guide/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := valuesBlock.FindAllSubmatch(page, -1)
+	if len(blocks) < 3 {
+		t.Fatalf("found %d examples", len(blocks))
+	}
+	c := loadChart(t)
+	for _, b := range blocks {
+		r, err := template(c, byHelm("dispatcher"), string(b[1]))
+		if err != nil {
+			t.Errorf("%v\n%s", err, b[1])
+			continue
+		}
+		r.check(t, namespace)
+	}
+}
