@@ -106,10 +106,11 @@ func TestBadValues(t *testing.T) {
 // ownedSettings are the settings that the chart sets from other values.
 var ownedSettings = map[string]bool{
 	"listen": true, "ops_listen": true, "data_dir": true, "database_url": true, "redis_url": true,
-	"admin_key": true, "master_key": true, "shutdown_delay": true, "drain_timeout": true,
+	"admin_key": true, "master_key": true, "otlp_headers": true,
+	"shutdown_delay": true, "drain_timeout": true,
 }
 
-var settingKey = regexp.MustCompile("`key:\"([a-z_]+)\"")
+var settingKey = regexp.MustCompile("`key:\"([a-z_]+)\"(.*)`")
 
 // settingKeys are the keys of all settings of the program.
 func settingKeys(t *testing.T) map[string]bool {
@@ -121,6 +122,9 @@ func settingKeys(t *testing.T) map[string]bool {
 	keys := map[string]bool{}
 	for _, m := range settingKey.FindAllStringSubmatch(string(source), -1) {
 		keys[m[1]] = true
+		if secret := strings.Contains(m[2], `secret:"all"`); secret && !ownedSettings[m[1]] {
+			t.Errorf("the setting %s is a secret: the chart must read it from the Secret", m[1])
+		}
 	}
 	if len(keys) < 20 {
 		t.Fatalf("found %d settings", len(keys))

@@ -33,6 +33,7 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 			"master_key":   base64.StdEncoding.EncodeToString(make([]byte, 32)),
 			"database_url": "postgres://user:password@db.internal/dispatcher",
 			"redis_url":    "redis://:password@cache:6379",
+			"otlp_headers": "Authorization=Bearer%20abc",
 		} {
 			if err := os.WriteFile(filepath.Join(keys, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -53,6 +54,7 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 			for _, line := range []string{
 				`requests_per_second +1000000 `, `egress_allow +10\.20\.0\.0/16,erp\.internal `,
 				`drain_timeout +2m `, `shutdown_delay +15s `, `horizon +1h `,
+				`trace_sample_ratio +0\.05 `, `hold +false `,
 			} {
 				if !regexp.MustCompile(`(?m)^\s*` + line).Match(out) {
 					t.Errorf("%s: no line %q:\n%s", name, line, out)

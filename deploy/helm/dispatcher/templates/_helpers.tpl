@@ -76,7 +76,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "dispatcher.setting" -}}
 {{- $value := .value -}}
 {{- if kindIs "slice" $value -}}{{- $value = join "," $value -}}{{- end -}}
-{{- if kindIs "float64" $value -}}{{- $value = int64 $value -}}{{- end -}}
+{{- if and (kindIs "float64" $value) (eq $value (floor $value)) -}}{{- $value = int64 $value -}}{{- end -}}
 - name: DISPATCHER_{{ .key | upper }}
   value: {{ $value | toString | quote }}
 {{- end -}}
