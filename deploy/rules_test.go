@@ -181,6 +181,74 @@ func TestPromtool(t *testing.T) {
 	run(t, "promtool", append([]string{"test", "rules"}, ruleTests(t)...)...)
 }
 
+// expanded matches an alert in the output of promtool, with its annotations.
+var expanded = regexp.MustCompile(`Labels:\{alertname="(\w+)".*\n\s+Annotations:\{(.*)\}`)
+
+// TestAnnotationsExpand lets promtool print each alert where it fires in the tests of the rules, and looks for
+// templates that could not be expanded. promtool prints what a test does not expect.
+func TestAnnotationsExpand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("promtool is not needed with -short")
+	}
+	seen := map[string]bool{"DispatcherWatchdog": true} // a test of the rules compares its annotations
+	for _, name := range ruleTests(t) {
+		output, err := exec.Command("promtool", "test", "rules", expectingNothing(t, name)).CombinedOutput()
+		found := expanded.FindAllStringSubmatch(string(output), -1)
+		if err == nil || len(found) == 0 {
+			t.Fatalf("%s: promtool prints no alert: %v\n%s", name, err, output)
+		}
+		for _, f := range found {
+			seen[f[1]] = true
+			if strings.ContainsAny(f[2], "<>") || strings.Contains(f[2], "%!") {
+				t.Errorf("%s: a template was not expanded: %s", f[1], f[2])
+			}
+		}
+	}
+	for _, a := range alerts(t) {
+		if !seen[a.Alert] {
+			t.Errorf("promtool does not print %s", a.Alert)
+		}
+	}
+}
+
+// expectingNothing writes the tests of a file, changed to expect no alert where one fires.
+func expectingNothing(t *testing.T, name string) string {
+	t.Helper()
+	var file map[string]any
+	readYAML(t, name, &file)
+	var rules []string
+	for _, f := range ruleFiles {
+		full, err := filepath.Abs(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, full)
+	}
+	file["rule_files"] = rules
+	for _, test := range file["tests"].([]any) {
+		test := test.(map[string]any)
+		var changed []any
+		for _, e := range test["promql_expr_test"].([]any) {
+			e := e.(map[string]any)
+			alert := alertTested.FindStringSubmatch(e["expr"].(string))
+			if alert != nil && e["exp_samples"] != nil {
+				changed = append(changed, map[string]any{"alertname": alert[1], "eval_time": e["eval_time"]})
+			}
+		}
+		delete(test, "promql_expr_test")
+		test["alert_rule_test"] = changed
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := filepath.Join(t.TempDir(), filepath.Base(name))
+	if err := os.WriteFile(changed, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
 // packages are the Debian packages of the programs that these tests run.
 var packages = map[string]string{"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
 
