@@ -184,8 +184,8 @@ func TestPromtool(t *testing.T) {
 // expanded matches an alert in the output of promtool, with its annotations.
 var expanded = regexp.MustCompile(`Labels:\{alertname="(\w+)".*\n\s+Annotations:\{(.*)\}`)
 
-// TestAnnotationsExpand lets promtool print each alert where it fires in the tests of the rules, and looks for
-// templates that could not be expanded. promtool prints what a test does not expect.
+// TestAnnotationsExpand lets promtool print each alert where it fires in the tests of the rules, and looks
+// for templates that could not be expanded. promtool prints what a test does not expect.
 func TestAnnotationsExpand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("promtool is not needed with -short")
@@ -232,7 +232,8 @@ func expectingNothing(t *testing.T, name string) string {
 			e := e.(map[string]any)
 			alert := alertTested.FindStringSubmatch(e["expr"].(string))
 			if alert != nil && e["exp_samples"] != nil {
-				changed = append(changed, map[string]any{"alertname": alert[1], "eval_time": e["eval_time"]})
+				changed = append(changed,
+					map[string]any{"alertname": alert[1], "eval_time": e["eval_time"]})
 			}
 		}
 		delete(test, "promql_expr_test")
