@@ -147,7 +147,12 @@ type Migration = sqldb.Migration
 
 // Migrate applies the missing migrations. Several processes may call it at once: one migrates while the
 // others wait, up to a minute. It returns [ErrOtherSchema] for a database that it cannot bring up to date.
-func Migrate(ctx context.Context, db *DB) error { return db.sql.Migrate(ctx) }
+func Migrate(ctx context.Context, db *DB) error { return MigrateEach(ctx, db, nil) }
+
+// MigrateEach is Migrate that calls each, from the same goroutine, when a migration is about to be committed.
+func MigrateEach(ctx context.Context, db *DB, each func(version int64)) error {
+	return db.sql.Migrate(ctx, each)
+}
 
 // MigrationStatus lists the migrations of this program, and whether each is applied. It returns
 // [ErrOtherSchema] if the database has one of them with other statements.

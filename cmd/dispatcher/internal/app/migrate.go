@@ -44,7 +44,13 @@ func (cmd *MigrateCommand) migrate(ctx context.Context, c *console.Console, db *
 		}
 		return nil
 	}
-	if err := sqlstore.Migrate(ctx, db); err != nil {
+	progress, done := c.NewProgress("migrations", pending(before)), 0
+	err = sqlstore.MigrateEach(ctx, db, func(int64) {
+		done++
+		progress.Set(done, pending(before))
+	})
+	progress.End(err != nil)
+	if err != nil {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	if n := pending(before); n > 0 {

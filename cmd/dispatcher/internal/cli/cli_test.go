@@ -2,12 +2,14 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -69,6 +71,46 @@ type silent struct{}
 func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
+}
+
+// TestRebuildShowsProgress checks the lines and the bar of a long rebuild: the bar has a total, which the
+// command counts by a dry run.
+func TestRebuildShowsProgress(t *testing.T) {
+	t.Parallel()
+	for _, drawn := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			term := program.Terminal("DISPATCHER_KEY=k")
+			term.ErrTerminal = drawn
+			began := time.Now()
+			term.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(
+				func(w http.ResponseWriter, r *http.Request) {
+					var in client.RebuildRequest
+					switch {
+					case r.URL.Path == "/v1/stats":
+						cmdtest.Respond(t, w, fmt.Sprintf(`{"index":{"delayed":%d,"ready":1,"leased":2}}`,
+							int(time.Since(began).Seconds())))
+					case json.NewDecoder(r.Body).Decode(&in) == nil && in.DryRun:
+						cmdtest.Respond(t, w, `{"dry_run":true,"open":50,"took":"1s"}`)
+					default:
+						time.Sleep(25 * time.Second)
+						cmdtest.Respond(t, w, `{"open":50,"took":"25s","generation":3}`)
+					}
+				})}
+			if code := term.InvokeUntil(t.Context(), "rebuild", "--json"); code != console.ExitOK {
+				t.Fatalf("exit code %d: %s", code, term.Stderr.String())
+			}
+			if !json.Valid(term.Stdout.Bytes()) {
+				t.Errorf("the output is not JSON: %s", term.Stdout.String())
+			}
+			got := term.Stderr.String()
+			if !drawn && got != "13 callbacks after 10s\n23 callbacks after 20s\n" {
+				t.Errorf("printed %q", got)
+			}
+			if drawn && (!strings.Contains(got, "46.00%") || !strings.Contains(got, "done!")) {
+				t.Errorf("drew %q", got)
+			}
+		})
+	}
 }
 
 // TestCSVPages checks that a list of several pages is one CSV with one header.

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -150,7 +153,8 @@ func (*RebuildCommand) Help() string {
 
 // Run rebuilds the index and prints the number of callbacks.
 func (cmd *RebuildCommand) Run(c *session) error {
-	return printResponse(c, post("/v1/index/rebuild", cmd), func(report *client.Rebuild) {
+	r := post("/v1/index/rebuild", cmd)
+	show := func(report *client.Rebuild) {
 		if report.DryRun {
 			c.printf("a rebuild would put %d open callbacks into the index, %d of them in flight; nothing "+
 				"was changed\n", report.Open, report.Claimed)
@@ -158,5 +162,62 @@ func (cmd *RebuildCommand) Run(c *session) error {
 		}
 		c.printf("the index was rebuilt in %s: %d open callbacks, %d of them in flight, generation %d\n",
 			report.Took, report.Open, report.Claimed, report.Generation)
-	})
+	}
+	if err := r.fill(c); err != nil {
+		return err
+	}
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if cmd.DryRun {
+		return printResponse(c, r, show)
+	}
+	progress := c.NewProgress("callbacks", 0)
+	watched := *c
+	ctx, stop := context.WithCancel(c.ctx)
+	defer stop()
+	watched.ctx = ctx
+	var watcher sync.WaitGroup
+	watcher.Go(func() { watchRebuild(&watched, progress) })
+	var report client.Rebuild
+	answer, err := c.call(r, &report)
+	stop()
+	watcher.Wait()
+	if err == nil {
+		progress.Set(report.Open, report.Open)
+	}
+	progress.End(err != nil)
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		return c.PrintJSON(answer)
+	}
+	show(&report)
+	return nil
+}
+
+// rebuildLook is the time between two looks at a rebuild.
+const rebuildLook = time.Second
+
+// watchRebuild shows the growing size of the index until the session ends. It only informs, so it ignores
+// errors. For a bar it first counts what the index will have.
+func watchRebuild(c *session, progress *console.Progress) {
+	var counted client.Rebuild
+	if progress.Drawn() {
+		if _, err := c.call(post("/v1/index/rebuild", body{"dry_run": true}), &counted); err != nil {
+			counted = client.Rebuild{}
+		}
+	}
+	for {
+		console.Pause(c.ctx, rebuildLook)
+		if c.ctx.Err() != nil {
+			return
+		}
+		var s client.Stats
+		_, err := c.call(get("/v1/stats"), &s)
+		if x, ok := s.Index.Get(); ok && err == nil {
+			progress.Set(int(x.Delayed+x.Ready+x.Leased), counted.Open)
+		}
+	}
 }

@@ -158,10 +158,17 @@ type InProcess struct{ http.Handler }
 // RoundTrip implements http.RoundTripper.
 func (h InProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {
 	defer func() {
-		if recover() == http.ErrAbortHandler {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
 			err = io.ErrUnexpectedEOF
+		default:
+			panic(p)
 		}
 	}()
+	if r.Body == nil {
+		r.Body = http.NoBody // as a server does
+	}
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, r)
 	return rec.Result(), nil

@@ -22,8 +22,8 @@ type Progress struct {
 	last time.Time
 }
 
-// NewProgress starts to show a progress. what names the things that are counted, such as "rows". A total of
-// zero is unknown.
+// NewProgress starts to show a progress. what names the things that are counted, such as "rows", in at most ten
+// characters. A total of zero is unknown.
 func (c *Console) NewProgress(what string, total int) *Progress {
 	now := time.Now()
 	p := &Progress{out: c.Err, what: what, began: now, last: now}
@@ -31,6 +31,7 @@ func (c *Console) NewProgress(what string, total int) *Progress {
 		return p
 	}
 	p.drawing = c.NewDrawing(c.Err)
+	p.drawing.SetTrackerLength(16) // the whole line has less than 80 columns
 	p.drawing.Style().Visibility.Speed = true
 	p.tracker = &Tracker{Message: what, Total: int64(total), AutoStopDisabled: true}
 	p.drawing.AppendTracker(p.tracker)

@@ -25,9 +25,11 @@ type Migration struct {
 
 // Migrate applies the missing migrations. Several processes may call it at the same time: one of them
 // migrates, and the others wait for it for up to a minute. Migrate returns [ErrOtherSchema] if an applied
-// migration differs from this program's.
-func (db *DB) Migrate(ctx context.Context) error {
-	return db.withMigrations(func(_ *sql.DB, _ *versionTable, p *goose.Provider) error {
+// migration differs from this program's. After the statements of each migration it calls each, unless that is
+// nil.
+func (db *DB) Migrate(ctx context.Context, each func(version int64)) error {
+	return db.withMigrations(func(_ *sql.DB, v *versionTable, p *goose.Provider) error {
+		v.each = each
 		unlock, err := db.lockMigrations(ctx)
 		if err != nil {
 			return err
@@ -198,6 +200,8 @@ type versionTable struct {
 	database.StoreExtender
 	engine string
 	known  []migrations.File
+	// each is called after the statements of each migration; nil: not.
+	each func(version int64)
 }
 
 func newVersionTable(engine string, known []migrations.File) (*versionTable, error) {
@@ -237,6 +241,9 @@ func (v *versionTable) Insert(ctx context.Context, db database.DBTxConn, r datab
 		set := `UPDATE ` + migrationsTable + ` SET hash = $1 WHERE version_id = $2`
 		if _, err := db.ExecContext(ctx, set, m.Hash, m.Version); err != nil {
 			return fmt.Errorf("set the hash of migration %d: %w", m.Version, err)
+		}
+		if v.each != nil {
+			v.each(m.Version)
 		}
 	}
 	return nil
