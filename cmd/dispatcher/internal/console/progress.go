@@ -22,8 +22,8 @@ type Progress struct {
 	last time.Time
 }
 
-// NewProgress starts to show a progress. what names the things that are counted, such as "rows", in at most ten
-// characters. A total of zero is unknown.
+// NewProgress starts to show a progress. what names the things that are counted, such as "rows", in at most
+// ten characters. A total of zero is unknown.
 func (c *Console) NewProgress(what string, total int) *Progress {
 	now := time.Now()
 	p := &Progress{out: c.Err, what: what, began: now, last: now}

@@ -110,11 +110,11 @@ func openImport(
 ) (*importer, *cmdtest.Terminal) {
 	t.Helper()
 	term := program.Terminal()
+	term.Transport = cmdtest.InProcess{Handler: server}
 	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl.HTTP.Transport = cmdtest.InProcess{Handler: server}
 	source, err := OpenSource(&term.Console, path)
 	if err != nil {
 		t.Fatal(err)

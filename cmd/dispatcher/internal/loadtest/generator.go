@@ -38,11 +38,13 @@ const requestLimit = 30 * time.Second
 func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator, error) {
 	http1 := new(http.Protocols)
 	http1.SetHTTP1(true) // HTTP/2 would put all requests on one connection
-	cl.HTTP.Timeout = requestLimit
-	cl.HTTP.Transport = &http.Transport{
+	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, Protocols: http1, TLSHandshakeTimeout: 10 * time.Second,
 		MaxConnsPerHost: p.Concurrency, MaxIdleConns: p.Concurrency, MaxIdleConnsPerHost: p.Concurrency,
 		IdleConnTimeout: 90 * time.Second,
+	}
+	if err := cl.Use(transport, requestLimit); err != nil {
+		return nil, err
 	}
 	form, err := json.Marshal(map[string]any{
 		"topic": "dispatcher.bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),

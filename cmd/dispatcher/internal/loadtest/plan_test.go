@@ -267,7 +267,7 @@ func loader(t *testing.T, statuses ...int) *generator {
 	}
 	t.Cleanup(func() { r.listener.Close() })
 	var seen atomic.Int64
-	cl := clientOf(t, func(w http.ResponseWriter, req *http.Request) {
+	server := func(w http.ResponseWriter, req *http.Request) {
 		answer := `{"id":"cb_1"}`
 		if strings.HasSuffix(req.URL.Path, "/batch") {
 			answer = `{"results":[{"status":202,"callback":{"id":"cb_1"}},
@@ -275,13 +275,15 @@ func loader(t *testing.T, statuses ...int) *generator {
 		}
 		w.WriteHeader(statuses[min(int(seen.Add(1)), len(statuses))-1])
 		cmdtest.Respond(t, w, answer)
-	})
-	inProcess := cl.HTTP.Transport
+	}
+	cl := clientOf(t, server)
 	g, err := newGenerator(cl, r, p)
+	if err == nil {
+		err = cl.Use(cmdtest.InProcess{Handler: http.HandlerFunc(server)}, requestLimit)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	cl.HTTP.Transport = inProcess
 	return g
 }
 

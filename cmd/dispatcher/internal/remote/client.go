@@ -33,13 +33,14 @@ type Flags struct {
 
 // Client talks to a server's API. Its errors are one line for users.
 type Client struct {
-	// Base is the server's URL, Key the API key, and HTTP the client that sends.
+	// Base is the server's URL, and Key the API key.
 	Base, Key string
-	HTTP      *http.Client
 	// keyOrigin is where the key was found, for errors.
 	keyOrigin string
 	// project is sent in every request; empty: the key's own.
 	project string
+	// options are those of api, which copies them.
+	options client.Options
 	api     *client.Client
 }
 
@@ -65,20 +66,17 @@ func NewWith(c *console.Console, f Flags, maxAnswer int64) (*Client, error) {
 		return nil, err
 	}
 	o.Key, o.Project = key, cmp.Or(f.Project, c.Lookup("DISPATCHER_PROJECT"))
-	o.HTTPClient = &http.Client{
-		Transport: c.Transport,
-		Timeout:   longestCall,
-		// A redirect would carry the key to another server.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	cl := &Client{
+		Base: strings.TrimRight(o.URL, "/"), Key: key, keyOrigin: origin, project: o.Project, options: o,
 	}
-	api, err := client.New(o)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{
-		Base: strings.TrimRight(o.URL, "/"), Key: key, HTTP: o.HTTPClient, keyOrigin: origin,
-		project: o.Project, api: api,
-	}, nil
+	return cl, cl.Use(c.Transport, longestCall)
+}
+
+// Use sends the next calls through a transport, each with a timeout. A nil transport is the network.
+func (cl *Client) Use(transport http.RoundTripper, timeout time.Duration) (err error) {
+	cl.options.HTTPClient = &http.Client{Transport: transport, Timeout: timeout}
+	cl.api, err = client.New(cl.options)
+	return err
 }
 
 // clientKey finds the key: in the flag, the environment, the files that the environment names, or the data

@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 )
@@ -32,5 +36,28 @@ func TestClientKey(t *testing.T) {
 		if err != nil || got != tc.want || origin == "" {
 			t.Errorf("%v %+v: got %q (%v), not %q", tc.env, tc.flags, got, err, tc.want)
 		}
+	}
+}
+
+// TestUse checks that calls go through the last transport that was set, with its timeout.
+func TestUse(t *testing.T) {
+	t.Parallel()
+	term := new(cmdtest.Program).Terminal()
+	cl, err := New(&term.Console, Flags{Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, limited := r.Context().Deadline(); !limited {
+			t.Error("the call has no timeout")
+		}
+		w.WriteHeader(http.StatusTeapot)
+	})}
+	if err := cl.Use(transport, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	_, err = cl.Call(t.Context(), http.MethodGet, "/v1/stats", nil, nil)
+	if refused, ok := errors.AsType[*client.Error](err); !ok || refused.Status != http.StatusTeapot {
+		t.Errorf("the call did not use the transport: %v", err)
 	}
 }
