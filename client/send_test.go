@@ -154,7 +154,8 @@ func TestWhatIsSentAgain(t *testing.T) {
 				t.Errorf("%s: %v, want %q", tc.name, err, tc.err)
 			}
 			for _, body := range s.bodies {
-				if body != s.bodies[0] {
+				keyed := body == "" || strings.Contains(body, `"idempotency_key":"`)
+				if len(s.bodies) > 1 && (body != s.bodies[0] || !keyed) {
 					t.Errorf("%s: sent %s and %s", tc.name, s.bodies[0], body)
 				}
 			}
