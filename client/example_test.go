@@ -59,13 +59,19 @@ func ExampleClient_Call() {
 // The attempts of the callback continue the trace of the request that causes it.
 func ExampleWithHeader() {
 	incoming := http.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
+	mux.HandleFunc("traced.example/notify", func(_ http.ResponseWriter, r *http.Request) {
+		fmt.Println(strings.Split(r.Header.Get("traceparent"), "-")[1])
+	})
 
 	ctx := client.WithHeader(ctx, "traceparent", incoming.Get("traceparent"))
 	cb, err := c.Send(ctx, client.CallbackRequest{
-		URL: "https://shop.example/notify", Payload: json.RawMessage(`{"paid":10000}`),
+		URL: "https://traced.example/notify", Payload: json.RawMessage(`{"paid":10000}`),
 	})
-	fmt.Println(cb.State, err)
-	// Output: scheduled <nil>
+	if err != nil {
+		log.Fatal(err)
+	}
+	await(cb.ID)
+	// Output: 4bf92f3577b34da6a3ce929d0e0e4736
 }
 
 func ExampleError() {
