@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -113,6 +114,38 @@ type between struct {
 	to     *url.URL
 }
 
+// atOnce is how many copies of one request ServeHTTP sends.
+const atOnce = 8
+
+// ServeHTTP sends a request atOnce times, all at the same time, and answers as the receiver answers the last.
+// So the receiver sees what a retry after a timeout looks like.
+func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	statuses := make(chan int, atOnce)
+	for range atOnce {
+		go func() {
+			copied := r.Clone(context.WithoutCancel(r.Context()))
+			copied.URL, copied.RequestURI = &url.URL{Scheme: "http", Host: b.to.Host, Path: "/notify"}, ""
+			copied.Body, copied.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+			resp, err := http.DefaultClient.Do(copied)
+			if err != nil {
+				statuses <- http.StatusBadGateway
+				return
+			}
+			resp.Body.Close()
+			statuses <- resp.StatusCode
+		}()
+	}
+	status := 0
+	for range atOnce {
+		status = max(status, <-statuses)
+	}
+	w.WriteHeader(status)
+}
+
 func (b *between) set(c change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,14 +229,17 @@ func newTrial(t *testing.T, p *harness.Process, b block) *trial {
 	var err error
 	tr.between.to, err = url.Parse("http://127.0.0.1:" + port)
 	harness.Check(t, err)
-	front := &http.Server{ReadHeaderTimeout: time.Minute,
-		Handler: &httputil.ReverseProxy{Rewrite: tr.between.rewrite}}
+	routes := http.NewServeMux()
+	routes.Handle("/notify", &httputil.ReverseProxy{Rewrite: tr.between.rewrite})
+	routes.Handle("/at-once", tr.between)
+	front := &http.Server{ReadHeaderTimeout: time.Minute, Handler: routes}
 	listening, err := net.Listen("tcp", "127.0.0.1:0")
 	harness.Check(t, err)
 	go front.Serve(listening) // returns when the server is closed
 	t.Cleanup(func() { front.Close() })
 	p.Post("/v1/endpoints", harness.Submission{
 		"url": "http://" + listening.Addr().String() + "/notify", "external_id": b.name,
+		"url_override": "same_host",
 	}, &tr.made)
 	tr.between.secret, err = standardwebhooks.NewWebhook(tr.made.Secret)
 	harness.Check(t, err)
@@ -213,11 +249,15 @@ func newTrial(t *testing.T, p *harness.Process, b block) *trial {
 	return tr
 }
 
-// send sends a callback, which is attempted once, and returns its id and the status of the answer.
-func (tr *trial) send() (id string, status int) {
+// send sends a callback to a path of the proxy, which is attempted once. It returns the id and the status of
+// the answer.
+func (tr *trial) send(path string) (id string, status int) {
 	tr.Helper()
+	at, err := url.Parse(tr.made.URL)
+	harness.Check(tr, err)
+	at.Path = path
 	id = tr.p.Create("/v1/callbacks", harness.Submission{
-		"endpoint": tr.made.ID, "body": body, "content_type": "application/json",
+		"endpoint": tr.made.ID, "url": at.String(), "body": body, "content_type": "application/json",
 		"policy": harness.Tiers("20s"),
 	})
 	harness.Eventually(tr, time.Minute, "the callback ends", func() error {
@@ -251,7 +291,7 @@ func (tr *trial) play() {
 	var accepted []string
 	for _, c := range cases {
 		tr.between.set(c.change)
-		id, status := tr.send()
+		id, status := tr.send("/notify")
 		// A receiver that closes the connection in the middle of a long body may cut off its own answer.
 		cut := c.status == http.StatusRequestEntityTooLarge && status == http.StatusBadGateway
 		if status != c.status && !cut {
@@ -268,18 +308,24 @@ func (tr *trial) play() {
 	tr.p.Post("/v1/callbacks/"+first+"/retry", harness.Submission{}, nil)
 	tr.printed("duplicate "+first, 1)
 	tr.printed("accepted "+first, 1)
-	tr.inbox(accepted)
+	id, status := tr.send("/at-once")
+	if status != http.StatusNoContent {
+		tr.Errorf("%d copies at once: answered %d", atOnce, status)
+	}
+	tr.printed("accepted "+id, 1)
+	tr.printed("duplicate "+id, atOnce-1)
+	tr.inbox(append(accepted, id))
 
 	// Another secret signs: the receiver refuses. During an overlap the old one signs too.
 	rotate := func(overlap string) {
 		tr.p.Post("/v1/endpoints/"+tr.made.ID+"/rotate_secret", harness.Submission{"overlap": overlap}, nil)
 	}
 	rotate("1d")
-	if id, status := tr.send(); status != http.StatusNoContent {
+	if id, status := tr.send("/notify"); status != http.StatusNoContent {
 		tr.Errorf("%s, signed by the old secret and the new one: answered %d", id, status)
 	}
 	rotate("0s")
-	if id, status := tr.send(); status != http.StatusUnauthorized {
+	if id, status := tr.send("/notify"); status != http.StatusUnauthorized {
 		tr.Errorf("%s, signed by another secret: answered %d, want 401", id, status)
 	}
 }
