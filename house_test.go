@@ -119,8 +119,9 @@ var own = map[string][]string{
 	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
 	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
 		"e2e/harness/procfs"},
-	"e2e/docs":    {"client", "internal/testserver", "e2e/harness"},
-	"e2e/browser": {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
+	"e2e/packages": {"e2e/harness"},
+	"e2e/docs":     {"client", "internal/testserver", "e2e/harness"},
+	"e2e/browser":  {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
 	// a module of its own, with the same rules
 	"e2e/bench": {"client", "e2e/harness/procfs", "internal/testserver"},
 }

@@ -5,7 +5,7 @@
 #   Chromium and a font with Chinese, for the admin pages
 #   curl and jq, for the recipes of the documents
 # Usage: tools/setup.sh [test|full|long]. For full it also checks:
-#   debootstrap, dpkg-deb, lintian, rpm, systemd and shellcheck, for the packages and the unit
+#   debootstrap, dpkg-deb, lintian, rpm, systemd, strace and shellcheck, for the packages and the units
 #   Prometheus with promtool and Alertmanager, for the alert rules
 #   a JDK, Node, PHP and Python, for the programs of the documents
 # As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
@@ -69,7 +69,9 @@ lintian lintian
 rpm rpm
 rpm2cpio rpm2cpio
 cpio cpio
-setpriv util-linux
+nsenter util-linux
+ip iproute2
+strace strace
 shellcheck shellcheck
 systemd-analyze systemd
 prometheus prometheus

@@ -3,9 +3,13 @@
 # so does the user that owns them.
 set -e
 
-if [ -d /run/systemd/system ]; then
-  systemctl --system daemon-reload
-fi
+case "$1" in
+  remove | 0)
+    if [ -d /run/systemd/system ]; then
+      systemctl --system daemon-reload
+    fi
+    ;;
+esac
 
 case "$1" in
   purge | 0)

@@ -182,6 +182,7 @@ func plan() []part {
 		}},
 		{"browser", fullOnly, fixed(tests(sizeFull, "30m", skip(pageCosts), "./e2e/browser",
 			"-args", "-screens", "../../screens").announced())},
+		{"packages", fullOnly, fixed(tests(sizeFull, "30m", "./e2e/packages").announced())},
 		{"docs", fullOnly, fixed(tests(sizeFull, "30m", "./e2e/docs").announced())},
 		{"pages", largest, each(func(size string) command {
 			return tests(size, "30m", run(pageCosts), "./e2e/browser").announced()
