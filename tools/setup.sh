@@ -7,7 +7,7 @@
 # Usage: tools/setup.sh [test|full|long]. For full it also checks:
 #   debootstrap, dpkg-deb, lintian, rpm, systemd, strace and shellcheck, for the packages and the units
 #   Prometheus with promtool and Alertmanager, for the alert rules
-#   a JDK, Node, PHP and Python, for the programs of the documents
+#   a JDK, Node, PHP, Python and openssl, for the programs and commands of the documents
 # As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
 # is optional: it is installed if the release has it. The script starts no service: the tests start their own
 # servers on free ports.
@@ -81,6 +81,7 @@ javac default-jdk-headless
 node nodejs
 php php-cli
 python3 python3
+openssl openssl
 EOF
 }
 
