@@ -133,6 +133,9 @@ func (s *calledStore) EventPlanned(ctx context.Context, a1 string, a2 string, a3
 func (s *calledStore) Expire(ctx context.Context, a1 int64, a2 int) ([]store.OpenRow, error) {
 	return call1(ctx, s, "Expire", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Expire(ctx, a1, a2) }, a1, a2)
 }
+func (s *calledStore) FailingEndpoints(ctx context.Context, a1 int) (int, error) {
+	return call1(ctx, s, "FailingEndpoints", func(ctx context.Context) (int, error) { return s.Store.FailingEndpoints(ctx, a1) }, a1)
+}
 func (s *calledStore) FeedReaders(ctx context.Context, a1 string, a2 []string, a3 string, a4 int) ([]store.FeedReader, error) {
 	a2 = slices.Clone(a2)
 	return call1(ctx, s, "FeedReaders", func(ctx context.Context) ([]store.FeedReader, error) { return s.Store.FeedReaders(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
@@ -205,6 +208,9 @@ func (s *calledStore) OpenCallbacks(ctx context.Context, a1 []string) (map[strin
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "OpenCallbacks", func(ctx context.Context) (map[string]int64, error) { return s.Store.OpenCallbacks(ctx, a1) }, a1)
 }
+func (s *calledStore) OpenTiers(ctx context.Context) (map[int]int64, error) {
+	return call1(ctx, s, "OpenTiers", func(ctx context.Context) (map[int]int64, error) { return s.Store.OpenTiers(ctx) })
+}
 func (s *calledStore) OpenUntil(ctx context.Context, a1 store.Cursor, a2 int64, a3 int) ([]store.OpenRow, error) {
 	return call1(ctx, s, "OpenUntil", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.OpenUntil(ctx, a1, a2, a3) }, a1, a2, a3)
 }
@@ -215,6 +221,15 @@ func (s *calledStore) Outcomes(ctx context.Context, a1 string, a2 store.OutcomeC
 }
 func (s *calledStore) Overdue(ctx context.Context, a1 store.Cursor, a2 int64, a3 int64, a4 int) ([]store.OpenRow, error) {
 	return call1(ctx, s, "Overdue", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Overdue(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) OverdueLanes(ctx context.Context, a1 store.Cursor, a2 int64, a3 int64) (store.OverduePage, error) {
+	return call1(ctx, s, "OverdueLanes", func(ctx context.Context) (store.OverduePage, error) { return s.Store.OverdueLanes(ctx, a1, a2, a3) }, a1, a2, a3)
+}
+func (s *calledStore) OverdueLocked(ctx context.Context, a1 store.Cursor, a2 store.Cursor, a3 int64, a4 []int64, a5 int) ([]store.OpenRow, error) {
+	a4 = slices.Clone(a4)
+	return call1(ctx, s, "OverdueLocked", func(ctx context.Context) ([]store.OpenRow, error) {
+		return s.Store.OverdueLocked(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
 }
 func (s *calledStore) Overstays(ctx context.Context, a1 store.Retention) (map[string]int64, error) {
 	return call1(ctx, s, "Overstays", func(ctx context.Context) (map[string]int64, error) { return s.Store.Overstays(ctx, a1) }, a1)

@@ -231,6 +231,23 @@ var checks = map[string]func(arguments) string{
 		}
 		return list.String()
 	},
+	// metric prints the series of metrics that are not zero.
+	"metric": func(a arguments) string {
+		synctest.Wait()
+		var list strings.Builder
+		for _, name := range a.words {
+			all := a.fixture.series(name)
+			if len(all) == 0 {
+				list.WriteString(name + " is absent\n")
+			}
+			for _, label := range slices.Sorted(maps.Keys(all)) {
+				if v := all[label]; v != 0 {
+					fmt.Fprintf(&list, "%s %s: %g\n", name, label, v)
+				}
+			}
+		}
+		return list.String()
+	},
 	"results": func(a arguments) string {
 		time.Sleep(5 * time.Second)
 		var list strings.Builder

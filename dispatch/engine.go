@@ -168,6 +168,7 @@ type Engine struct {
 	o     Options
 	times process.Times
 	clock *clock.Clock
+	tasks *taskTimes
 
 	*accepter
 	*controller
@@ -223,6 +224,7 @@ func New(o Options) (*Engine, error) {
 		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
+	e.tasks = newTaskTimes(m)
 	e.exportDegradations(m)
 	return e, nil
 }
@@ -250,7 +252,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	for _, run := range []func(context.Context){
 		e.indexer.RunMaintenance, e.runMaintenance, e.reporter.RunHealth, e.accepter.RunSettings,
-		e.controller.RunRedrives, e.controller.RunSchedules,
+		e.controller.RunRedrives, e.controller.RunSchedules, e.controller.RunMeasure,
 	} {
 		maintenance.Go(func() { run(ctx) })
 	}

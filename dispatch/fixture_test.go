@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -255,6 +257,7 @@ type fixture struct {
 	index    *memq.Index
 	receiver *receiver
 	engine   *dispatch.Engine
+	metrics  *prometheus.Registry
 	// stopRun ends the engine; stop also closes the database.
 	stopRun, stop func()
 }
@@ -302,6 +305,8 @@ func (s setup) start(t *testing.T) *fixture {
 		Options: dispatch.Options{Store: sql, Schedule: index, Sender: client, Keyring: keys, Embedded: true},
 		faults:  b.faults, index: memq.New(memq.Options{}),
 	}
+	b.metrics = prometheus.NewRegistry()
+	o.Registerer = b.metrics
 	for _, f := range s.tweaks {
 		f(&o)
 	}

@@ -28,7 +28,9 @@ const (
 // at a time, and its context ends before the lease does.
 func (e *Engine) runMaintenance(ctx context.Context) {
 	// Leases use the index's clock, which all processes share.
-	o := schedule.CronOptions{Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now}
+	o := schedule.CronOptions{
+		Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now, Ended: e.tasks.ended,
+	}
 	if !e.o.Embedded {
 		o.Lease = e.o.Store
 	}

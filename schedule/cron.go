@@ -28,6 +28,9 @@ type CronOptions struct {
 	Lease Leaser
 	// Now is the clock of the leases, in Unix milliseconds; nil means this machine's clock.
 	Now func() int64
+	// Ended is called at each time of a function: after its run, with its error, or with held false if
+	// another process has the lease. It is not called if the lease cannot be read. Nil: no calls.
+	Ended func(name string, held bool, err error)
 	// Logger receives the failures; nil means that nothing is logged.
 	Logger *slog.Logger
 }
@@ -63,6 +66,9 @@ func NewCron(o CronOptions) *Cron {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Ended == nil {
+		o.Ended = func(string, bool, error) {}
 	}
 	return &Cron{o: o, times: cron.New(cron.WithLocation(time.UTC)), names: make(map[string]bool),
 		failing: make(map[string]time.Time)}
@@ -129,10 +135,13 @@ func (c *Cron) run(name string, ttl time.Duration, fn func(context.Context) erro
 			return
 		}
 		if !held {
+			c.o.Ended(name, false, nil)
 			return
 		}
 	}
-	switch err := guard(ctx, fn); {
+	err := guard(ctx, fn)
+	c.o.Ended(name, true, err)
+	switch {
 	case err == nil:
 		c.mu.Lock()
 		delete(c.failing, name)

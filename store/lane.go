@@ -61,6 +61,36 @@ type LaneBacklog struct {
 	OldestDue int64
 }
 
+// An OverdueWait is what an overdue callback may wait for, as far as its row shows.
+type OverdueWait int
+
+// What overdue callbacks wait for. The zero value: nothing but their lane.
+const (
+	WaitsForLane OverdueWait = iota
+	// WaitsForLock: the callback has a lock key, so another one may hold the lock.
+	WaitsForLock
+	// WaitsForOrder: an earlier callback in strict order is open.
+	WaitsForOrder
+)
+
+// An OverdueLane counts the overdue callbacks of a lane that wait for the same.
+type OverdueLane struct {
+	Lane
+	// Disabled: the endpoint of the lane is disabled or deleted.
+	Disabled  bool
+	Wait      OverdueWait
+	Count     int
+	OldestDue int64
+}
+
+// An OverduePage is one part of a walk over overdue callbacks. End is where it ended. More is false if no row
+// is left.
+type OverduePage struct {
+	Lanes []OverdueLane
+	End   Cursor
+	More  bool
+}
+
 // A LaneCount is the number of open callbacks of a lane.
 type LaneCount struct {
 	Lane string

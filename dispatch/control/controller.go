@@ -54,15 +54,17 @@ type Options struct {
 
 // A Controller changes and explains callbacks and settings. It is safe for concurrent use.
 type Controller struct {
-	o        Options
-	log      *slog.Logger
-	clock    *clock.Clock
-	ids      clock.IDs
-	metrics  *metrics
-	observer Observer
-	index    *index.Index
-	accept   *accept.Accepter
-	secret   *secret.Secrets
+	o       Options
+	log     *slog.Logger
+	clock   *clock.Clock
+	ids     clock.IDs
+	metrics *metrics
+	// installation are the metrics that RunMeasure sets.
+	installation installation
+	observer     Observer
+	index        *index.Index
+	accept       *accept.Accepter
+	secret       *secret.Secrets
 
 	apiKeys   keyCache
 	redrives  *redriver
@@ -77,7 +79,8 @@ type Controller struct {
 // New returns a Controller. RunRedrives and RunSchedules start its loops.
 func New(o Options) *Controller {
 	ct := &Controller{
-		o: o, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics), observer: o.Observer,
+		o: o, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
+		installation: newInstallation(o.Metrics), observer: o.Observer,
 		index: o.Index, accept: o.Accept, secret: o.Secrets,
 	}
 	ct.redrives, ct.scheduler = newRedriver(ct), newScheduler(ct)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -108,6 +109,20 @@ type Store interface {
 	// ResolvePoll ends a poll by hand, also during an attempt; or it returns store.ErrNotFound.
 	ResolvePoll(ctx context.Context, project, id string, data store.JSONText, now int64,
 		by store.Actor) (store.ResolvedPoll, error)
+	// OverdueLanes counts the callbacks of all projects that are due before a time and have no live claim at
+	// now, by lane and by what they wait for. It scans a bounded number of rows after a position.
+	OverdueLanes(ctx context.Context, after store.Cursor, before, now int64) (store.OverduePage, error)
+	// OverdueLocked returns up to limit of the callbacks that OverdueLanes counted between two positions with
+	// store.WaitsForLock in these lanes, the oldest first.
+	OverdueLocked(ctx context.Context, after, end store.Cursor, now int64, lanes []int64, limit int,
+	) ([]store.OpenRow, error)
+	// OpenTiers counts the open callbacks of all projects by their position on the ladder.
+	OpenTiers(ctx context.Context) (map[int]int64, error)
+	// FailingEndpoints counts the endpoints of all projects whose last attempt failed, up to most.
+	FailingEndpoints(ctx context.Context, most int) (int, error)
+	// TryLease takes or renews the named lease for holder until now+ttl, and returns whether the holder has
+	// it.
+	TryLease(ctx context.Context, name, holder string, now int64, ttl time.Duration) (bool, error)
 	// LastWorker returns when a process with workers was last seen, ended ones included; zero: never.
 	LastWorker(ctx context.Context) (int64, error)
 	// PurgeDispatchers removes up to limit processes whose last heartbeat is old, and returns how many.

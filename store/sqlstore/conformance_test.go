@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store/storetest"
@@ -28,7 +29,7 @@ func TestSQLite(t *testing.T) {
 }
 
 // TestSQLiteWithoutCache runs the suite as if another process had accepted every callback, and with windows
-// so small that reconciliation and Claimed need several statements.
+// so small that reconciliation, Claimed and OverdueLanes need several statements.
 func TestSQLiteWithoutCache(t *testing.T) {
 	t.Parallel()
 	groups := []string{"Accept", "Stamp", "Strict", "Endpoint", "Reconcile", "Walk", "Model"}
@@ -37,6 +38,7 @@ func TestSQLiteWithoutCache(t *testing.T) {
 		db := openSQLite(t)
 		db.accepted.max = -1 // disables the cache
 		db.reconcileWindow, db.claimWindow = 3, 1
+		db.overdueBudget = pageBudget{first: 2, rows: 3, time: time.Minute}
 		return testDB{DB: db}
 	})
 }

@@ -80,6 +80,8 @@ type DB struct {
 
 	// claimWindow is how many rows one statement of Claimed scans.
 	claimWindow int
+	// overdueBudget bounds the scan for one call of OverdueLanes.
+	overdueBudget pageBudget
 	// reconcileWindow is how many callbacks one statement of Reconcile or Compare reads.
 	reconcileWindow int
 	// listBudget bounds the scan for one page of a list, countBudget the scan for one count.
@@ -112,6 +114,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{
 		logger:          o.Logger,
 		claimWindow:     claimWindow,
+		overdueBudget:   overdueBudget(),
 		reconcileWindow: reconcileWindow,
 		listBudget:      listBudget(),
 		countBudget:     countBudget(),

@@ -178,6 +178,8 @@ var operations = map[string]func(s *script, words []string) []any{
 		}
 		return []any{joined(s, all)}
 	},
+	// overdue counts overdue callbacks by lane, and prints those whose lock may be held.
+	"overdue": (*script).overdue,
 	// plan NAME KEY/FINGERPRINT [FIELD…] ENDPOINT… plans an event. Its callbacks get the names NAME1, NAME2
 	// and so on.
 	"plan": func(s *script, words []string) []any {

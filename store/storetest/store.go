@@ -83,6 +83,10 @@ type Store interface {
 		by store.Actor) (store.ResolvedPoll, error)
 	PollDetail(ctx context.Context, project, id string) (store.PollDetail, error)
 	Spawned() <-chan store.OpenRow
+	OverdueLanes(ctx context.Context, after store.Cursor, before, now int64) (store.OverduePage, error)
+	OverdueLocked(
+		ctx context.Context, after, end store.Cursor, now int64, lanes []int64, limit int,
+	) ([]store.OpenRow, error)
 
 	// Schedules.
 	CreateSchedule(ctx context.Context, s store.Schedule, by store.Actor) (store.Schedule, error)
