@@ -3,10 +3,12 @@ package dispatch_test
 import (
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -181,5 +183,22 @@ func TestManyOverdueCallbacksAreCountedInTurns(t *testing.T) {
 			b.measures("overdue_callbacks", values{"no": turn.count})
 			between(b, "age", b.series("oldest_overdue_seconds")["no"], turn.atLeast, turn.atLeast+60)
 		}
+	})
+}
+
+// A scrape calls neither SQL nor the index, so it works while they hang.
+func TestScrapesCallNothing(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		time.Sleep(20 * time.Second)
+		for _, face := range []reflect.Type{
+			reflect.TypeFor[dispatch.Store](), reflect.TypeFor[dispatch.Schedule](),
+		} {
+			for i := range face.NumMethod() {
+				b.set(hang, face.Method(i).Name)
+			}
+		}
+		began := time.Now()
+		b.check(len(b.series("overdue_callbacks")) == 2 && time.Since(began) == 0, "a scrape took %s",
+			time.Since(began))
 	})
 }

@@ -16,7 +16,8 @@ type metrics struct {
 func newMetrics(p process.Metrics) *metrics {
 	return &metrics{
 		accepted: p.Counter("callbacks_accepted_total", "Callbacks committed to SQL."),
-		terminal: p.CounterVecOf("callbacks_terminal_total", "Callbacks that became terminal.",
+		terminal: p.CounterVecOf("callbacks_terminal_total",
+			"Callbacks that became terminal, by state and reason. A delivered notification has no reason.",
 			[]string{"state", "reason"}, terminalSeries()),
 		uncounted: p.Counter("activity_uncounted_total",
 			"Events missing in the activity by lane: too many lanes within a few seconds, or a long outage "+

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ type family struct {
 	name, kind, help string
 	// labels has the values of each label.
 	labels map[string]map[string]bool
-	// in names the kinds of installation that export it.
+	// in names the kinds of installation that export it, by what only that kind has.
 	in []string
 	// edges are the upper edges of a histogram's buckets.
 	edges []float64
@@ -50,8 +51,8 @@ func TestMetrics(t *testing.T) {
 	}
 	families := make(map[string]*family)
 	for name, args := range map[string][]string{
-		"SQLite, embedded index": cmdtest.BothKeys(),
-		"PostgreSQL, Redis": slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
+		"SQLite": cmdtest.BothKeys(),
+		"Redis": slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
 			[]string{"--database-url=" + apptest.Migrated(t)}),
 	} {
 		r := apptest.Start(t, apptest.Settings(t, args...))
@@ -77,6 +78,7 @@ func TestMetrics(t *testing.T) {
 		families[name].write(&b)
 	}
 	transcript.File(t, "testdata/metrics.golden", func(*testing.T, string) string { return b.String() })
+	comparePage(t, families)
 }
 
 // work gives the server callbacks that end in several ways.
@@ -168,14 +170,7 @@ func (f *family) write(b *strings.Builder) {
 	for _, label := range slices.Sorted(maps.Keys(f.labels)) {
 		text := openLabels[label]
 		if text == "" {
-			var values []string
-			for _, v := range slices.Sorted(maps.Keys(f.labels[label])) {
-				if v == "" {
-					v = `""`
-				}
-				values = append(values, v)
-			}
-			text = strings.Join(values, " ")
+			text = f.values(label)
 		}
 		fmt.Fprintf(b, "\t%s: %s\n", label, text)
 	}
@@ -206,4 +201,20 @@ func TestDiskAndConnectionsAreExported(t *testing.T) {
 			t.Errorf("%s is %g", name, got[name])
 		}
 	}
+}
+
+// values returns the values of a label, separated by spaces. Numbers are in the order of numbers.
+func (f *family) values(label string) string {
+	values := slices.SortedFunc(maps.Keys(f.labels[label]), func(a, b string) int {
+		n, errA := strconv.Atoi(strings.TrimSuffix(a, "+"))
+		m, errB := strconv.Atoi(strings.TrimSuffix(b, "+"))
+		if errA == nil && errB == nil {
+			return n - m
+		}
+		return strings.Compare(a, b)
+	})
+	if i := slices.Index(values, ""); i >= 0 {
+		values[i] = `""`
+	}
+	return strings.Join(values, " ")
 }

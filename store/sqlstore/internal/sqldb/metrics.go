@@ -26,12 +26,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		rows: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    metric.Prefix + "sql_group_rows",
-			Help:    "Rows in one group commit, by kind of group.",
+			Help:    "Rows in one group commit, by kind of group; all on SQLite.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 1000},
 		}, []string{"kind"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    metric.Prefix + "sql_group_duration_seconds",
-			Help:    "Duration of a group commit, including retries, by kind of group.",
+			Help:    "Duration of a group commit, including retries, by kind of group; all on SQLite.",
 			Buckets: metric.Durations(),
 		}, []string{"kind"}),
 		retries: prometheus.NewCounter(prometheus.CounterOpts{
