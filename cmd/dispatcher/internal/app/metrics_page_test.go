@@ -39,7 +39,8 @@ var groups = []group{
 	}},
 	{"Is a process healthy?", "", []string{
 		"degraded", "sql_down", "index_down", "index_unsafe", "clock_offset_seconds", "clock_jumps_total",
-		"key_ring_keys", "key_ring_missing", "unreadable_secrets_total", "build_info",
+		"key_ring_keys", "key_ring_missing", "unreadable_secrets_total", "trace_export_failures_total",
+		"build_info",
 	}},
 	{"How does SQL do?", "", []string{
 		"sql_group_rows", "sql_group_duration_seconds", "sql_transaction_retries_total",
@@ -48,7 +49,8 @@ var groups = []group{
 	{"How does the index do?", "`index_items`, `index_locks` and `index_lock_waiters` are measured by one " +
 		"process, like what is overdue.", []string{
 		"index_items", "index_locks", "index_lock_waiters", "index_generation",
-		"index_operation_failures_total", "index_call_errors_total", "index_call_duration_seconds", "redis_connections", "settlements_total",
+		"index_operation_failures_total", "index_call_errors_total",
+		"index_call_duration_seconds", "redis_connections", "settlements_total",
 		"enqueues_waiting", "enqueues_dropped_total", "index_evicted_keys_total", "index_parts_gone_total",
 		"index_rollbacks_total", "index_catchups_total", "index_records_quarantined_total", "horizon_seconds",
 		"horizon_lag_seconds", "horizon_loaded_total",
