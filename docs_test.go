@@ -12,6 +12,8 @@ import (
 	"unicode"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 )
 
 var (
@@ -87,6 +89,20 @@ func TestBothReadmesHaveTheSameBlocksAndLinks(t *testing.T) {
 	} {
 		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
 			t.Errorf("the %s of README.md (-) and README.zh.md (+) differ:\n%s", what, diff)
+		}
+	}
+}
+
+// TestBlocksOfThePagesAreExplained requires that each code block is data, runs in package e2e/docs, or has a
+// reason not to.
+func TestBlocksOfThePagesAreExplained(t *testing.T) {
+	pages, err := docpage.Read(os.DirFS("."))
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("found %d pages: %v", len(pages), err)
+	}
+	for _, p := range pages {
+		for _, wrong := range p.Wrong {
+			t.Errorf("%s, %s (see the doc comment of internal/docpage)", p.Name, wrong)
 		}
 	}
 }

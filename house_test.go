@@ -75,6 +75,7 @@ var own = map[string][]string{
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},
+	"internal/docpage":    {},
 	"deploy":              {}, "deploy/check/program": {},
 	"deploy/check/chart":   {"deploy/check/program"},
 	"deploy/check/compose": {"deploy/check/program", "internal/testserver"},
@@ -120,7 +121,7 @@ var own = map[string][]string{
 	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
 		"e2e/harness/procfs"},
 	"e2e/packages": {"e2e/harness"},
-	"e2e/docs":     {"client", "internal/testserver", "e2e/harness"},
+	"e2e/docs":     {"client", "internal/docpage", "internal/testserver", "e2e/harness"},
 	"e2e/browser":  {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
 	// a module of its own, with the same rules
 	"e2e/bench": {"client", "e2e/harness/procfs", "internal/testserver"},
@@ -144,7 +145,7 @@ func face(others ...string) []string {
 var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore",
 	"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest",
 	"dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs",
-	"internal/testserver", "web/webtest",
+	"internal/testserver", "internal/docpage", "web/webtest",
 	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one

@@ -11,8 +11,12 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
+
+// root is the root of the project.
+const root = "../.."
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
@@ -23,26 +27,30 @@ const byRecipes = "docs/guide/recipes.md"
 // not with the reason.
 func TestEveryCommandRuns(t *testing.T) {
 	ran := 0
-	for _, name := range pages(t) {
-		blocks, wrong := readPage(t, name)
-		if len(blocks) == 0 && len(wrong) == 0 {
+	for _, p := range readPages(t) {
+		name, blocks := p.Name, p.Blocks
+		if len(blocks) == 0 {
 			continue
 		}
-		ran += len(slices.DeleteFunc(slices.Clone(blocks), func(b block) bool { return !runs(b) }))
+		for _, b := range blocks {
+			if b.Runs() {
+				ran++
+			}
+		}
 		t.Run(strings.ReplaceAll(name, "/", ":"), func(t *testing.T) {
 			t.Parallel()
-			for _, w := range wrong {
+			for _, w := range p.Wrong {
 				t.Errorf("%s, %s", name, w)
 			}
 			for _, b := range blocks {
 				switch {
-				case b.kind == notRun:
-					t.Logf("%s:%d does not run: %s\n%s", name, b.line, b.name, b.text)
-				case runs(b):
-					t.Logf("%s:%d runs\n%s", name, b.line, b.text)
+				case b.Kind == docpage.NotRun:
+					t.Logf("%s:%d does not run: %s\n%s", name, b.Line, b.Name, b.Text)
+				case b.Runs():
+					t.Logf("%s:%d runs\n%s", name, b.Line, b.Text)
 				}
 			}
-			if name != byRecipes && len(wrong) == 0 && slices.ContainsFunc(blocks, runs) {
+			if name != byRecipes && len(p.Wrong) == 0 && slices.ContainsFunc(blocks, docpage.Block.Runs) {
 				newPage(t, blocks).play()
 			}
 		})
@@ -52,12 +60,28 @@ func TestEveryCommandRuns(t *testing.T) {
 	}
 }
 
-func runs(b block) bool { return b.kind == command || b.kind == terminal }
+// readPages reads the pages of the project.
+func readPages(t *testing.T) []docpage.Page {
+	pages, err := docpage.Read(os.DirFS(root))
+	harness.Check(t, err)
+	return pages
+}
+
+// blocksOf returns the blocks of one page.
+func blocksOf(t *testing.T, name string) []docpage.Block {
+	for _, p := range readPages(t) {
+		if p.Name == name && len(p.Wrong) == 0 {
+			return p.Blocks
+		}
+	}
+	t.Fatalf("no page %s, or its blocks are wrong", name)
+	return nil
+}
 
 // A page is played in one directory.
 type page struct {
 	*testing.T
-	blocks  []block
+	blocks  []docpage.Block
 	dir     string
 	env     []string
 	replace *strings.Replacer
@@ -66,12 +90,12 @@ type page struct {
 }
 
 // newPage prepares a directory, servers and addresses for the blocks of a page.
-func newPage(t *testing.T, blocks []block) *page {
+func newPage(t *testing.T, blocks []docpage.Block) *page {
 	p := &page{T: t, blocks: blocks, dir: t.TempDir(), windows: map[string]*window{}}
 	var text string
 	for i := range blocks {
-		if runs(blocks[i]) {
-			text += blocks[i].text + "\n"
+		if blocks[i].Runs() {
+			text += blocks[i].Text + "\n"
 		}
 	}
 	if regexp.MustCompile(`(?m)^make |\bgo run `).MatchString(text) {
@@ -156,35 +180,35 @@ func (p *page) play() {
 	s := newShell(p, p.dir, p.env...)
 	last, printed := "", ""
 	for _, b := range p.blocks {
-		text := p.local(b.text)
-		switch b.kind {
-		case command:
+		text := p.local(b.Text)
+		switch b.Kind {
+		case docpage.Command:
 			last, printed = text, s.run(text)
-		case terminal:
-			p.open(b.name, text)
-		case file:
-			harness.Check(p, os.WriteFile(filepath.Join(p.dir, b.name), []byte(text+"\n"), 0o644))
-		case output:
+		case docpage.Terminal:
+			p.open(b.Name, text)
+		case docpage.File:
+			harness.Check(p, os.WriteFile(filepath.Join(p.dir, b.Name), []byte(text+"\n"), 0o644))
+		case docpage.Output:
 			if !fits(printed, text, false) {
-				p.Errorf("line %d: the block\n%s\nprinted\n%s\nand the page shows\n%s", b.line, last,
+				p.Errorf("line %d: the block\n%s\nprinted\n%s\nand the page shows\n%s", b.Line, last,
 					printed, text)
 			}
-		case soon:
-			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+		case docpage.Soon:
+			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.Line), func() error {
 				if fits(printed, text, false) {
 					return nil
 				}
 				printed = s.run(last)
 				return fmt.Errorf("the block\n%s\nprinted\n%s\nand the page shows\n%s", last, printed, text)
 			})
-		case shown:
-			w := p.windows[b.name]
+		case docpage.Shown:
+			w := p.windows[b.Name]
 			if w == nil {
-				p.Fatalf("line %d: no terminal %s", b.line, b.name)
+				p.Fatalf("line %d: no terminal %s", b.Line, b.Name)
 			}
-			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.line), func() error {
+			harness.Eventually(p, printTime, fmt.Sprintf("line %d is printed", b.Line), func() error {
 				if got := w.text(); !fits(got, text, true) {
-					return fmt.Errorf("%s printed\n%s\nand the page shows\n%s", b.name, got, text)
+					return fmt.Errorf("%s printed\n%s\nand the page shows\n%s", b.Name, got, text)
 				}
 				return nil
 			})

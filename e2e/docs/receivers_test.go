@@ -23,6 +23,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
@@ -192,16 +193,12 @@ func TestTheExampleOfTheRequestIsSigned(t *testing.T) {
 }
 
 func TestReceivers(t *testing.T) {
-	blocks, wrong := readPage(t, programsPage)
-	if len(wrong) > 0 {
-		t.Fatal(wrong)
-	}
 	p := harness.Serve(t, harness.Launch{On: harness.NewBackend(t, harness.SQLiteEmbedded)})
 	found := 0
-	for _, b := range blocks {
-		if b.kind == file {
+	for _, b := range blocksOf(t, programsPage) {
+		if b.Kind == docpage.File {
 			found++
-			t.Run(b.name, func(t *testing.T) { newTrial(t, p, b).play() })
+			t.Run(b.Name, func(t *testing.T) { newTrial(t, p, b).play() })
 		}
 	}
 	if found != len(starts) {
@@ -220,9 +217,9 @@ type trial struct {
 }
 
 // newTrial creates an endpoint and starts a program with its secret.
-func newTrial(t *testing.T, p *harness.Process, b block) *trial {
-	if starts[b.name] == "" {
-		t.Fatalf("no command starts %s", b.name)
+func newTrial(t *testing.T, p *harness.Process, b docpage.Block) *trial {
+	if starts[b.Name] == "" {
+		t.Fatalf("no command starts %s", b.Name)
 	}
 	port := testserver.FreePort(t)
 	tr := &trial{T: t, p: p, dir: t.TempDir(), between: &between{}}
@@ -238,14 +235,14 @@ func newTrial(t *testing.T, p *harness.Process, b block) *trial {
 	go front.Serve(listening) // returns when the server is closed
 	t.Cleanup(func() { front.Close() })
 	p.Post("/v1/endpoints", harness.Submission{
-		"url": "http://" + listening.Addr().String() + "/notify", "external_id": b.name,
+		"url": "http://" + listening.Addr().String() + "/notify", "external_id": b.Name,
 		"url_override": "same_host",
 	}, &tr.made)
 	tr.between.secret, err = standardwebhooks.NewWebhook(tr.made.Secret)
 	harness.Check(t, err)
 	moved := strings.NewReplacer("9090", port)
-	harness.Check(t, os.WriteFile(filepath.Join(tr.dir, b.name), []byte(moved.Replace(b.text)+"\n"), 0o644))
-	tr.program = openWindow(t, tr.dir, moved.Replace(starts[b.name]), "WEBHOOK_SECRET="+tr.made.Secret)
+	harness.Check(t, os.WriteFile(filepath.Join(tr.dir, b.Name), []byte(moved.Replace(b.Text)+"\n"), 0o644))
+	tr.program = openWindow(t, tr.dir, moved.Replace(starts[b.Name]), "WEBHOOK_SECRET="+tr.made.Secret)
 	return tr
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 )
 
 // The recipes of the guide run from the document itself: every block unchanged, in one shell. Only the
@@ -42,13 +43,13 @@ func readRecipes(t *testing.T) (preamble string, list []recipe) {
 	for i, section := range sections {
 		title, body, _ := strings.Cut(section, "\n")
 		r := recipe{title: title, steps: strings.Split(steps[i], "\n")[1:]}
-		blocks, wrong := parsePage(body)
+		blocks, wrong := docpage.Parse(body)
 		if len(wrong) > 0 {
 			t.Fatalf("%q: %q", title, wrong)
 		}
 		for _, b := range blocks {
-			if b.kind == command {
-				r.blocks = append(r.blocks, b.text)
+			if b.Kind == docpage.Command {
+				r.blocks = append(r.blocks, b.Text)
 			}
 		}
 		list = append(list, r)
