@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -212,11 +213,16 @@ func TestDemoEndsWithZero(t *testing.T) {
 	}
 	for _, want := range []string{
 		`attempt 3  200 {"status": "SUCCESS"}`, "(result)  attempt 1  200 success",
-		"32 accepted, including the poll and its result = 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
+		"32 accepted, including the poll and its result\n= 31 succeeded + 1 dead + 0 canceled + 0 open;\n",
 		"44 requests at the shop and 3 at the bank", "verified 44 of 44 signatures",
 	} {
 		if !strings.Contains(got.Stdout, want) {
 			t.Errorf("does not print %q:\n%s", want, got.Stdout)
+		}
+	}
+	for line := range strings.Lines(got.Stdout) {
+		if utf8.RuneCountInString(strings.TrimSpace(line)) > 80 {
+			t.Errorf("a line is longer than 80 columns: %s", line)
 		}
 	}
 }

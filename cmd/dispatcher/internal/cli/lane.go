@@ -2,14 +2,17 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
 )
 
 // LaneCommand has the commands for lanes.
@@ -85,6 +88,22 @@ func heldText(l *client.LaneView) string {
 // lanePath is the path of a call for a lane. The key is escaped, because it may contain slashes.
 func lanePath(lane, call string) string { return "/v1/lanes/" + url.PathEscape(lane) + "/" + call }
 
+// warnOfNewLane warns if no callback has used a lane yet. That is allowed, to prepare a lane for its first
+// callback, but may also be a wrong key.
+func warnOfNewLane(c *session, lane string) error {
+	q := url.Values{"search": {lane}, "limit": {strconv.Itoa(remote.MostPerPage)}}
+	var page client.Page[client.LaneView]
+	if _, err := c.call(get("/v1/lanes?"+q.Encode()), &page); err != nil {
+		return err
+	}
+	known := func(l client.LaneView) bool { return l.Lane.Lane == console.Printable(lane) }
+	if page.NextCursor == "" && !slices.ContainsFunc(page.Data, known) {
+		fmt.Fprintf(c.Err, "warning: there is no lane %q yet: this applies from its first callback on "+
+			"(\"dispatcher lane list\" shows the lanes)\n", console.Printable(lane))
+	}
+	return nil
+}
+
 // lanePause pauses a lane.
 type lanePause struct {
 	Lane string `arg:"" help:"Key of the lane, as \"callback get\" shows it: an endpoint's id, https://host:port, or your own key."`
@@ -93,6 +112,9 @@ type lanePause struct {
 
 // Run pauses the lane.
 func (cmd *lanePause) Run(c *session) error {
+	if err := warnOfNewLane(c, cmd.Lane); err != nil {
+		return err
+	}
 	return printResponse(c, post(lanePath(cmd.Lane, "pause"), cmd), func(l *client.Lane) {
 		c.printf("lane %s  paused %s\n", l.Lane, pausedText(&l.Pause))
 	})
@@ -139,6 +161,9 @@ func (cmd *laneLimit) Run(c *session) error {
 	}
 	if !in.changes() {
 		return console.Wrong("give --rate, --concurrency or --clear")
+	}
+	if err := warnOfNewLane(c, cmd.Lane); err != nil {
+		return err
 	}
 	r := request{method: http.MethodPut, path: lanePath(cmd.Lane, "limits"), in: in}
 	return printResponse(c, r, func(l *client.Lane) {

@@ -119,11 +119,17 @@ func (c *checker) addresses() {
 	}
 }
 
-// CheckAddress returns an error if an address is not host:port with a numeric port.
+// CheckAddress returns an error if an address is not host:port with a numeric port, or if its host looks like
+// an IP address and is none.
 func CheckAddress(address string) error {
-	_, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("%q is not an address of the form host:port", address)
+	}
+	if strings.Trim(host, "0123456789.") == "" && host != "" || strings.Contains(host, ":") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return fmt.Errorf("%q does not begin with a valid IP address", address)
+		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return fmt.Errorf("%q does not end with a port number", address)

@@ -98,7 +98,8 @@ func (p *payment) problems() []string {
 // showScenarios prints the final table.
 func (d *demo) showScenarios() {
 	fmt.Fprintln(d.c.Out)
-	t := d.c.NewTable("the shop", "callbacks", "attempts each", "postponed", "ended", "as expected")
+	t := d.c.NewTable("the shop", "attempts", "postponed", "ended", "as planned")
+	t.Wrap(1, 25) // the table fits into 80 columns
 	for _, s := range scenarios() {
 		payments, asExpected, attempts, diverts, ended := 0, 0, 0, 0, ""
 		for i := range d.payments {
@@ -122,7 +123,7 @@ func (d *demo) showScenarios() {
 		if asExpected < payments {
 			colour = console.Red
 		}
-		t.Row(s.name, payments, fmt.Sprintf("%.3g", float64(attempts)/float64(payments)), diverts,
+		t.Row(s.name, fmt.Sprintf("%.3g", float64(attempts)/float64(payments)), diverts,
 			d.c.Paint(ended, console.StateColour(s.state)),
 			d.c.Paint(fmt.Sprintf("%d of %d", asExpected, payments), colour))
 	}
@@ -152,8 +153,8 @@ func (d *demo) showSummary(all map[string]client.Callback, asExpected bool) {
 	}
 	requests -= polls
 	open := len(all) - states["succeeded"] - states["dead"] - states["canceled"]
-	fmt.Fprintf(d.c.Out, "\n%d accepted, including the poll and its result = "+
-		"%d succeeded + %d dead + %d canceled + %d open;\n"+
+	fmt.Fprintf(d.c.Out, "\n%d accepted, including the poll and its result\n"+
+		"= %d succeeded + %d dead + %d canceled + %d open;\n"+
 		"%d recorded attempts, %d requests at the shop and %d at the bank.\n",
 		len(all), states["succeeded"], states["dead"], states["canceled"], open, attempts, requests, polls)
 	if timed > 0 {
@@ -161,7 +162,7 @@ func (d *demo) showSummary(all map[string]client.Callback, asExpected bool) {
 		if asExpected {
 			early = ", none early"
 		}
-		fmt.Fprintf(d.c.Out, "Lateness of attempts: %.1f ms on average, %.1f ms at most%s "+
+		fmt.Fprintf(d.c.Out, "Lateness of attempts: %.1f ms on average, %.1f ms at most%s\n"+
 			"(without those that waited for a lock).\n", late/float64(timed), worst, early)
 	}
 	fmt.Fprintf(d.c.Out, "The shop verified %d of %d signatures.\n", requests-d.shop.forged, requests)

@@ -72,7 +72,7 @@ func (l *live) accepted(p *payment) {
 	defer l.mu.Unlock()
 	what := "accepted"
 	if p.scenario.poll {
-		what += " as a poll: the bank is asked until the status is final"
+		what += " as a poll of the bank"
 	}
 	l.print("%-30s %s", p.name(), what)
 }
@@ -97,7 +97,7 @@ func (l *live) observed(p *payment, cb *client.Callback) {
 	p.seen = *cb
 	if cb.DivertCount > before.DivertCount {
 		l.print("%-30s %s", p.name(),
-			l.c.Paint("postponed: its order is locked; no attempt was counted", console.Cyan))
+			l.c.Paint("postponed: its order is locked", console.Cyan))
 	}
 	if cb.FinishedAt.IsZero() || !before.FinishedAt.IsZero() {
 		return

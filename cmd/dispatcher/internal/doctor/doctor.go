@@ -29,7 +29,8 @@ type Command struct {
 
 // Help is the text below the summary of doctor --help.
 func (*Command) Help() string {
-	return "Takes the settings of serve, and can run while a server runs. It changes nothing; in the data " +
+	return "Reads its own flags, environment and file, like serve, and not the settings of a running " +
+		"server: give it the same ones. It can run while a server runs, and changes nothing; in the data " +
 		"directory it writes a small file and removes it. " +
 		"The exit code is 1 if there is an error; it is 0 with warnings only."
 }
@@ -90,6 +91,8 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 			return fmt.Errorf("write the diagnoses: %w", err)
 		}
 	} else {
+		fmt.Fprintln(c.Out, "checked with the settings of this command, not with those of a running server:")
+		fmt.Fprintln(c.Out)
 		printDiagnoses(c, diagnoses)
 		fmt.Fprintf(c.Out, "\nok: %d, warnings: %d, errors: %d\n",
 			counts[statusOK], counts[statusWarning], counts[statusError])
@@ -100,14 +103,17 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	return nil
 }
 
+// printDiagnoses prints a table that fits into 80 columns: the cure stands below what was found.
 func printDiagnoses(c *console.Console, diagnoses []diagnosis) {
-	t := c.NewTable("check", "status", "found", "what to do")
-	t.Wrap(3, 46)
-	t.Wrap(4, 50)
+	t := c.NewTable("check", "status", "found, and what to do")
+	t.Wrap(3, 49)
 	colours := map[string]console.Colour{statusOK: console.Green, statusWarning: console.Yellow,
 		statusError: console.Red}
 	for _, f := range diagnoses {
-		t.Row(f.Check, c.Paint(f.Status, colours[f.Status]), f.Found, f.Cure)
+		t.Row(f.Check, c.Paint(f.Status, colours[f.Status]), f.Found)
+		if f.Cure != "" {
+			t.Row("", "", "→ "+f.Cure)
+		}
 	}
 	t.Render()
 }
@@ -134,6 +140,7 @@ var checks = []struct {
 	name string
 	run  func(*facts) diagnosis
 }{
+	{"addresses", checkAddresses},
 	{"database", checkDatabase},
 	{"durability", checkDurability},
 	{"database writes", checkWrites},

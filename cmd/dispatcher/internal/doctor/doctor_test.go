@@ -263,7 +263,7 @@ func given(t *testing.T, check string, words []string) *facts {
 			return nil, &net.DNSError{Err: message, Name: probeName, IsNotFound: message == "no such host"}
 		}}
 		f.dns = d.askDNS(t.Context())
-	case "timeouts", "data directory":
+	case "timeouts", "data directory", "addresses":
 		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), words...)...)
 	case "clocks":
 		ahead, err := time.ParseDuration(values["redis"])

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -165,6 +166,30 @@ func checkEgress(s *facts) diagnosis {
 		return fine("egress_allow has only public networks, with any port: %s", strings.Join(harmless, ", "))
 	}
 	return fine("only the public internet")
+}
+
+// checkAddresses checks that a server can listen on its addresses. It closes them at once.
+func checkAddresses(f *facts) diagnosis {
+	addresses := []string{f.OpsListen}
+	if f.Has(config.RoleAPI) || f.Has(config.RoleUI) {
+		addresses = append(addresses, f.Listen)
+	}
+	var used []string
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			used = append(used, address)
+		case err != nil:
+			return fails("fix listen or ops_listen: serve does not start otherwise", "%s", err)
+		default:
+			l.Close() // nothing was written, so no error matters
+		}
+	}
+	if len(used) > 0 {
+		return fine("%s in use; that is right only if the server runs now", strings.Join(used, " and "))
+	}
+	return fine("%s are free", strings.Join(addresses, " and "))
 }
 
 // probeName never exists. A name server that reports so works.

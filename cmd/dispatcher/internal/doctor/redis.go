@@ -165,8 +165,8 @@ func checkRedisPersistence(_ bool, server *redisq.Server) diagnosis {
 	case !server.SaveKnown:
 		return fine("no AOF; snapshots unknown; neither is needed")
 	}
-	return warns("nothing: after a restart of Redis, the index is rebuilt from SQL; callbacks are some "+
-		"seconds late then", "off: a restart of Redis empties the index")
+	return fine("off, which is fine: after a restart of Redis, the index is rebuilt from SQL, and " +
+		"callbacks are some seconds late")
 }
 
 // checkRedisCluster checks that all slots of a Cluster are served: the shards of other slots send nothing.
