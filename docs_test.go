@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -103,6 +104,34 @@ func TestBlocksOfThePagesAreExplained(t *testing.T) {
 	for _, p := range pages {
 		for _, wrong := range p.Wrong {
 			t.Errorf("%s, %s (see the doc comment of internal/docpage)", p.Name, wrong)
+		}
+	}
+}
+
+// TestMetricsOfThePagesExist looks up each metric that a page names in the reference of metrics. Another test
+// compares the reference with the program. The metric of backup is in the file that the command writes.
+func TestMetricsOfThePagesExist(t *testing.T) {
+	reference, err := os.ReadFile("docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metric := regexp.MustCompile(`\b(dispatcher|go_sql)(_[a-z]+)+\b`)
+	known := metric.FindAllString(string(reference)+" dispatcher_backup_last_success_timestamp_seconds", -1)
+	guide, err := fs.Glob(os.DirFS("."), "docs/guide/*.md")
+	others, err2 := fs.Glob(os.DirFS("."), "docs/reference/*.md")
+	if err := errors.Join(err, err2); err != nil || len(known) < 50 || len(guide) < 10 || len(others) == 0 {
+		t.Fatalf("found %d metrics and %d pages: %v", len(known), len(guide)+len(others), err)
+	}
+	for _, page := range slices.Concat([]string{"README.md"}, guide, others) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range metric.FindAllString(string(text), -1) {
+			series := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(name, "")
+			if !slices.Contains(known, name) && !slices.Contains(known, series) {
+				t.Errorf("%s names the metric %s, which does not exist", page, name)
+			}
 		}
 	}
 }
