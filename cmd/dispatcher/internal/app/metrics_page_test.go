@@ -76,7 +76,8 @@ system (` + "`process_*`" + `). A scrape calls neither SQL nor Redis.
 
 - Names end in their unit: ` + "`_seconds` or `_bytes`" + `, and ` + "`_total`" + ` for counters.
 - All series of a label exist from the start with the value 0. So ` + "`increase`" + ` sees the first event.
-  The exceptions are ` + "`route` and `code`" + `, which begin with 500 and 503, and ` + "`task`" + `.
+  Exceptions: a ` + "`route`" + ` has durations from its first request on, and before only the codes 500 and
+  503. A ` + "`task`" + ` begins with its first run.
 - No label names a lane, an endpoint, a project or a URL, because their number has no bound.
 - All histograms of seconds have the same buckets, with the upper edges
   %s.
