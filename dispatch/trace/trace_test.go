@@ -315,13 +315,13 @@ func TestACollectorThatFails(t *testing.T) {
 				t.Errorf("the collector got the key %q", got)
 			}
 			w.Close(50 * time.Millisecond)
-			var stacks bytes.Buffer
-			if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(stacks.String(), "go.opentelemetry.io") {
-				t.Errorf("goroutines remain after Close: %s", &stacks)
-			}
+			testserver.Until(t, "all goroutines of the exporter end", func() bool {
+				var stacks bytes.Buffer
+				if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err != nil {
+					t.Fatal(err)
+				}
+				return !strings.Contains(stacks.String(), "go.opentelemetry.io")
+			})
 			if n := testutil.ToFloat64(failures(t, w.metrics)); n < 1 {
 				t.Errorf("%g failures are counted", n)
 			}
