@@ -17,6 +17,13 @@ func TestBaseImagesAreGivenByDigest(t *testing.T) {
 	for _, wrong := range looseImages(text) {
 		t.Errorf("Dockerfile: %q has no digest; run make digests", wrong)
 	}
+	release := read(t, "Dockerfile.release")
+	for _, wrong := range looseImages(strings.Replace(release, "FROM scratch AS data\n", "", 1)) {
+		t.Errorf("Dockerfile.release: %q has no digest", wrong)
+	}
+	if bases := fromLine.FindAllString(text, -1); !strings.Contains(release, "\n"+bases[len(bases)-1]+"\n") {
+		t.Errorf("Dockerfile.release: not on the base of the Dockerfile, %s", bases[len(bases)-1])
+	}
 	if !strings.Contains(text, "\nENV GOTOOLCHAIN=go1.") {
 		t.Error("Dockerfile: ENV GOTOOLCHAIN does not name the compiler; make vulncheck judges by it")
 	}

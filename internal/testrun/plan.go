@@ -183,6 +183,9 @@ func plan() []part {
 		{"browser", fullOnly, fixed(tests(sizeFull, "30m", skip(pageCosts), "./e2e/browser",
 			"-args", "-screens", "../../screens").announced())},
 		{"packages", fullOnly, fixed(tests(sizeFull, "30m", "./e2e/packages").announced())},
+		// It builds goreleaser once, which takes minutes.
+		{"release", fullOnly, fixed(
+			program("go", "tool", "-modfile=tools/goreleaser.mod", "goreleaser", "check"))},
 		{"docs", fullOnly, fixed(tests(sizeFull, "30m", "./e2e/docs").announced())},
 		{"pages", largest, each(func(size string) command {
 			return tests(size, "30m", run(pageCosts), "./e2e/browser").announced()

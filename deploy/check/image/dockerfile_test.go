@@ -84,7 +84,12 @@ func lint(t *testing.T, text []byte) (wrong []string) {
 // configuration is the configuration of the image that the Dockerfile describes, as BuildKit makes it.
 func configuration(t *testing.T, args map[string]string) v1.Config {
 	t.Helper()
-	text := dockerfile(t)
+	return configurationOf(t, dockerfile(t), args)
+}
+
+// configurationOf is configuration for the text of another Dockerfile.
+func configurationOf(t *testing.T, text []byte, args map[string]string) v1.Config {
+	t.Helper()
 	result, err := dockerfile2llb.Dockerfile2LLB(t.Context(), text, dockerfile2llb.ConvertOpt{
 		Config:       dockerui.Config{BuildArgs: args},
 		SourceMap:    llb.NewSourceMap(nil, "Dockerfile", "Dockerfile", text),
