@@ -12,7 +12,7 @@ require (
 	github.com/moby/buildkit v0.31.2
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.2
-	github.com/seed-ff5a32d8/dispatcher v0.0.0-00010101000000-000000000000
+	github.com/seed-ff5a32d8/dispatcher v0.0.0
 	helm.sh/helm/v3 v3.22.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
