@@ -74,6 +74,48 @@ func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	return b, fmt.Errorf("client: %s cannot be written as JSON", v.Type())
 }
 
+// checkRaw checks that each json.RawMessage in a value is JSON: any other text could add fields to a request.
+// AppendJSON does not check it, because the server knows that its own texts are JSON. The name is that of the
+// field, for the error.
+func checkRaw(v reflect.Value, name string) error {
+	if !v.IsValid() || v.Type() == timeType {
+		return nil
+	}
+	if v.Type() == rawType {
+		if v.Len() > 0 && !json.Valid(v.Bytes()) {
+			return fmt.Errorf("%s is not JSON", name)
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return checkRaw(v.Elem(), name)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			inner := name
+			if f := v.Type().Field(i); f.IsExported() {
+				inner = f.Name
+			}
+			if err := checkRaw(v.Field(i), inner); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if err := checkRaw(value, key.String()); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ {
+			if err := checkRaw(v.Index(i), name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // appendSlice appends an array. Bytes become base64.
 func appendSlice(b []byte, v reflect.Value) (_ []byte, err error) {
 	if v.Type().Elem().Kind() == reflect.Uint8 {

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -50,6 +51,8 @@ func filled(of reflect.Type) reflect.Value {
 	switch {
 	case of == reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Unix(1795248000, 0)))
+	case of == reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte(`"a/b"`))
 	case of == reflect.TypeFor[time.Duration]():
 		v.SetInt(int64(time.Second))
 	case of.Kind() == reflect.String:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -40,7 +42,12 @@ func (c *Client) request(method, path string, in any) (*request, error) {
 		return r, nil
 	}
 	var err error
-	r.body, err = AppendJSON([]byte{}, in)
+	if _, whole := in.(json.RawMessage); !whole { // a whole body is the caller's own
+		err = checkRaw(reflect.ValueOf(in), "body")
+	}
+	if err == nil {
+		r.body, err = AppendJSON([]byte{}, in)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}

@@ -293,6 +293,43 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestRawJSONIsChecked passes texts that would add fields to a request, or break it. None is sent.
+func TestRawJSONIsChecked(t *testing.T) {
+	raw := json.RawMessage(`{"paid":1},"signer":"none"`)
+	choice := client.Choice{Object: raw}
+	for i, send := range []func(c *client.Client) error{
+		func(c *client.Client) error {
+			_, err := c.Send(t.Context(), client.CallbackRequest{Payload: raw})
+			return err
+		},
+		func(c *client.Client) error {
+			_, err := c.SendBatch(t.Context(), []client.CallbackRequest{{}, {Policy: choice}})
+			return err
+		},
+		func(c *client.Client) error {
+			on := &client.CallbackRequest{Signer: client.Given(map[string]any{"type": raw})}
+			_, err := c.CreatePoll(t.Context(), client.PollRequest{OnResult: on})
+			return err
+		},
+		func(c *client.Client) error {
+			_, err := c.PatchEndpoint(t.Context(), "ep_1", client.EndpointChange{
+				EndpointFields: client.EndpointFields{Policy: client.Set(choice)},
+			})
+			return err
+		},
+		func(c *client.Client) error {
+			_, err := c.Call(t.Context(), "POST", "/v1/callbacks", map[string]any{"payload": &raw}, nil)
+			return err
+		},
+	} {
+		s := &script{answers: []string{"200"}}
+		err := send(s.client(t, client.Options{}))
+		if err == nil || !strings.Contains(err.Error(), "not JSON") || len(s.at) > 0 {
+			t.Errorf("call %d: %v after %d requests", i, err, len(s.at))
+		}
+	}
+}
+
 // TestHeaders checks that the headers of a context are sent, unless the client sets them.
 func TestHeaders(t *testing.T) {
 	s := &script{answers: []string{"200"}}

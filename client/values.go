@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -117,6 +118,10 @@ func Named(name string) Choice { return Choice{Name: name} }
 // Given returns the choice of a policy, a success rule or a signer as an object: a Policy, a SuccessRule, or
 // a map. A call with another value returns an error and sends nothing.
 func Given(object any) Choice {
+	err := checkRaw(reflect.ValueOf(object), "choice")
+	if err != nil {
+		return Choice{failed: err}
+	}
 	raw, err := AppendJSON(nil, object)
 	if err == nil && (len(raw) == 0 || raw[0] != '{') {
 		err = fmt.Errorf("client: a choice is a name or a JSON object, not %T", object)
