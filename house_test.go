@@ -123,6 +123,7 @@ var own = map[string][]string{
 	"e2e/packages": {"e2e/harness"},
 	"e2e/docs":     {"client", "internal/docpage", "internal/testserver", "e2e/harness"},
 	"e2e/browser":  {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},
+	"e2e/alerts":   {"client", "internal/testserver", "e2e/harness"},
 	// a module of its own, with the same rules
 	"e2e/bench": {"client", "e2e/harness/procfs", "internal/testserver"},
 }

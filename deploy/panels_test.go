@@ -122,8 +122,8 @@ var dashboardRows = []row{
 	}},
 	{4, "Backlog", []panel{
 		{id: 41, title: "Open callbacks by tier", unit: "short",
-			normal: "Tier 1 waits for its first attempt or its first retry. Many in high tiers: " +
-				"receivers have failed for hours.",
+			normal: "Tier 0 waits for its first attempt, tier 1 for its first retry. Many in high " +
+				"tiers: receivers have failed for hours.",
 			queries: []query{{`max by (tier) (dispatcher_open_callbacks{J})`, "tier {{tier}}"}}},
 		{id: 42, title: "Lanes held by reason", unit: "short",
 			normal: "0, or the lanes that you paused. A breaker is open while a receiver gives no " +

@@ -33,11 +33,11 @@ import (
 // Keys of every process in these tests. They are test values and protect nothing else.
 const (
 	AdminKey  = "e2e-admin-key-0123456789abcdefghijklmnop"
-	masterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	MasterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 )
 
 // Keys are the settings with these keys.
-var Keys = []string{"DISPATCHER_ADMIN_KEY=" + AdminKey, "DISPATCHER_MASTER_KEY=" + masterKey}
+var Keys = []string{"DISPATCHER_ADMIN_KEY=" + AdminKey, "DISPATCHER_MASTER_KEY=" + MasterKey}
 
 // StartTime is the timeout for a process to become ready. It is long because many processes start at once on
 // few cores.
@@ -129,6 +129,9 @@ func Spawn(tb testing.TB, l Launch) *Process {
 	})
 	return p
 }
+
+// OpsAddress is the host and port of the operations listener.
+func (p *Process) OpsAddress() string { return strings.TrimPrefix(p.ops, "http://") }
 
 // Readyz returns the status and body of /readyz. It fails while nothing listens.
 func (p *Process) Readyz() (int, string, error) {

@@ -192,6 +192,8 @@ func plan() []part {
 		})},
 		{"faults", fullOnly, fixed(faults(sizeFull, run(matrix, heavy),
 			"-args", "-faults-report", "../../docs/reports/faults.md"))},
+		{"alerts", fullOnly, fixed(tests(sizeFull, "15m", "./e2e/alerts",
+			"-args", "-alerts-report", "../../docs/reports/alerts.md").announced())},
 		{"heavy", longOnly, ofFaults(run(heavy))},
 		{"races", largest, ofFaults(run(races))},
 		{"polls", largest, ofFaults(run(polls...))},
