@@ -22,8 +22,8 @@ var laneReasons = []string{
 }
 
 const (
-	// maxLocked is how many callbacks with a lock key are looked up in the index for one measurement. The
-	// others of held lanes need no look-up. More than that count as held: the oldest ones decide.
+	// maxLocked is how many callbacks with a lock key are looked up in the index for one measurement, the
+	// oldest first. Further ones count as held.
 	maxLocked = 1000
 	// maxLanesHeld is up to how many held lanes are counted.
 	maxLanesHeld = 100_000
@@ -65,9 +65,21 @@ type overdueMeter struct {
 // restart forgets all figures.
 func (m *overdueMeter) restart() { *m = overdueMeter{ct: m.ct} }
 
-// measure continues the walk and publishes the figures. more is true if the walk is not complete.
+// measure continues the walk and publishes the figures. more is true if the walk is not complete. After an
+// error the next call begins a new walk, because a part of this page may be counted already.
 func (m *overdueMeter) measure(ctx context.Context) (more bool, err error) {
 	now := m.ct.clock.Now()
+	more, err = m.countPage(ctx, now)
+	if err != nil {
+		m.walk, m.after = overdueCount{}, store.Cursor{}
+		return false, fmt.Errorf("measure overdue callbacks: %w", err)
+	}
+	m.publish(now)
+	return more, nil
+}
+
+// countPage counts the next page of the walk.
+func (m *overdueMeter) countPage(ctx context.Context, now int64) (more bool, err error) {
 	before := now - m.ct.o.Times.Slack.Milliseconds()
 	page, err := m.ct.o.Store.OverdueLanes(ctx, m.after, before, now)
 	if err != nil {
@@ -104,7 +116,6 @@ func (m *overdueMeter) measure(ctx context.Context) (more bool, err error) {
 	if !page.More {
 		m.complete, m.walk, m.after = m.walk, overdueCount{}, store.Cursor{}
 	}
-	m.publish(now)
 	return page.More, nil
 }
 
