@@ -144,8 +144,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	case err != nil:
 		e.failures.Inc()
 		if e.failed.Due(time.Now()) {
-			e.log.Warn("traces cannot be exported; spans are lost until the collector accepts them",
-				"error", e.printable(err), "spans", len(spans))
+			e.log.Warn("traces cannot be exported, their spans are lost", "error", e.printable(err), "spans",
+				len(spans))
 		}
 	case e.failed.Over():
 		e.log.Info("traces are exported again")
