@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -96,6 +97,34 @@ func checkExample(t *testing.T, name, example string) {
 	if lines == 0 {
 		t.Errorf("%q has no example: add one to examples.txt", name)
 	}
+}
+
+// TestEachCommandIsInTheReference writes the tables of docs/reference/commands.md, one for each group of
+// commands.
+func TestEachCommandIsInTheReference(t *testing.T) {
+	t.Parallel()
+	tables, titles := map[string]string{}, []string{}
+	for _, n := range cli.CommandNodes(parser(t).Model.Node, nil) {
+		if len(n.Path) == 0 {
+			continue
+		}
+		title := n.Node.ClosestGroup().Title
+		if len(n.Path) > 1 {
+			title = n.Node.Parent.Group.Title
+		}
+		title = strings.TrimSuffix(title, ":")
+		if !slices.Contains(titles, title) {
+			titles = append(titles, title)
+		}
+		if len(n.Node.Children) == 0 {
+			tables[title] += fmt.Sprintf("| `%s` | %s |\n", strings.Join(n.Path, " "), n.Node.Help)
+		}
+	}
+	page := ""
+	for _, title := range titles {
+		page += fmt.Sprintf("\n### %s\n\n| command | does |\n|---|---|\n%s", title, tables[title])
+	}
+	transcript.Block(t, "../../docs/reference/commands.md", "commands", page+"\n")
 }
 
 func TestVersion(t *testing.T) {
