@@ -100,6 +100,10 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
+// CloseIdleConnections closes the connections that no call uses. A program that creates clients again and
+// again should call it when it is done with one. The client can still be used.
+func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
 type headersKey struct{}
 
 // WithHeader returns a context whose requests have a header. It replaces a header of the same name that the

@@ -43,6 +43,17 @@ func ExampleNew() {
 	// Output: true <nil>
 }
 
+func ExampleClient_CloseIdleConnections() {
+	c, err := client.New(client.Options{URL: serverURL, Key: key})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	_, err = c.Stats(ctx)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
 // Call sends a request that has no method.
 func ExampleClient_Call() {
 	var out struct {
