@@ -168,7 +168,7 @@ type Engine struct {
 	o     Options
 	times process.Times
 	clock *clock.Clock
-	tasks *taskTimes
+	tasks *process.TaskTimes
 
 	*accepter
 	*controller
@@ -224,7 +224,7 @@ func New(o Options) (*Engine, error) {
 		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
-	e.tasks = newTaskTimes(m)
+	e.tasks = m.TaskTimes()
 	e.exportDegradations(m)
 	return e, nil
 }

@@ -29,7 +29,7 @@ const (
 func (e *Engine) runMaintenance(ctx context.Context) {
 	// Leases use the index's clock, which all processes share.
 	o := schedule.CronOptions{
-		Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now, Ended: e.tasks.ended,
+		Holder: e.o.Name, Logger: e.o.Logger, Now: e.clock.Now, Ended: e.tasks.Ended,
 	}
 	if !e.o.Embedded {
 		o.Lease = e.o.Store

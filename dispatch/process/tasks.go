@@ -1,17 +1,15 @@
-package dispatch
+package process
 
 import (
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 )
 
-// taskTimes exports when each maintenance function last succeeded. Only the process with the lease of a
+// TaskTimes exports when each maintenance function last succeeded. Only the process with the lease of a
 // function exports it.
-type taskTimes struct {
+type TaskTimes struct {
 	success *prometheus.GaugeVec
 
 	mu sync.Mutex
@@ -19,8 +17,9 @@ type taskTimes struct {
 	ran map[string]bool
 }
 
-func newTaskTimes(m process.Metrics) *taskTimes {
-	return &taskTimes{
+// TaskTimes returns TaskTimes without a function.
+func (m Metrics) TaskTimes() *TaskTimes {
+	return &TaskTimes{
 		success: m.GaugeVec("task_last_success_timestamp_seconds",
 			"When a maintenance function of the installation last succeeded, in seconds since 1970. Before "+
 				"its first success in a process: when that process took it over.", "task"),
@@ -28,8 +27,8 @@ func newTaskTimes(m process.Metrics) *taskTimes {
 	}
 }
 
-// ended notes the end of a run, or that another process runs the function. See schedule.CronOptions.
-func (t *taskTimes) ended(task string, held bool, err error) {
+// Ended notes the end of a run, or that another process runs the function. See schedule.CronOptions.
+func (t *TaskTimes) Ended(task string, held bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !held {
