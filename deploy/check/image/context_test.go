@@ -75,7 +75,10 @@ func files(t *testing.T, module, target string) (names []string) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	for line := range strings.FieldsSeq(string(out)) {
+	for line := range strings.SplitSeq(string(out), "\n") {
+		if line == "" {
+			continue
+		}
 		name, err := filepath.Rel(root, line)
 		if err != nil {
 			t.Fatal(err)
