@@ -124,6 +124,9 @@ func (cmd *OutcomesCommand) page(c *session, cursor string, n int) (client.Page[
 		case err == nil && page.NextCursor == "":
 			return page, fmt.Errorf("%s returned no cursor: it is no dispatcher, or another version",
 				c.client.Base)
+		case err == nil && cmd.Follow && len(page.Data) == 0 && time.Since(asked) < time.Second:
+			console.Pause(c.ctx, time.Second) // a server that shuts down does not wait
+			return page, nil
 		case err == nil || !cmd.Follow || c.ctx.Err() != nil:
 			return page, err
 		}

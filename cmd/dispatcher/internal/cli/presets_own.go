@@ -43,7 +43,7 @@ func (f *presetArg) request(method, noun string, in any) request {
 // putFlags are the argument and the flags of a command that creates or replaces a preset.
 type putFlags struct {
 	presetArg
-	Definition string `arg:"" placeholder:"JSON|@FILE|-" help:"The definition: a JSON object, a file with it, or - for the standard input."`
+	Definition string `arg:"" placeholder:"JSON|@FILE|-" help:"The definition: a JSON object, @FILE, or - for the standard input. \"get NAME --json\" shows the fields of one."`
 	changeFlags
 }
 
