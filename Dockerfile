@@ -11,9 +11,11 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG VERSION=dev
+ARG REVISION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags nomsgpack \
-      -ldflags "-s -w -X main.version=${VERSION}" -o /out/dispatcher ./cmd/dispatcher \
+      -ldflags "-s -w -X main.version=${VERSION} -X main.revision=${REVISION}" \
+      -o /out/dispatcher ./cmd/dispatcher \
  && tools/sbom.sh /out/dispatcher "${VERSION}" /out/doc \
  && mkdir -p /out/data
 

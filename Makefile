@@ -95,7 +95,8 @@ sbom: build ## List the modules of ./bin/dispatcher: bin/dispatcher.cdx.json (Cy
 	tools/sbom.sh bin/dispatcher $(VERSION) bin
 
 packages: ## Make bin/packages/*.deb and *.rpm for VERSION=v1.2.3
-	$(GO) build -trimpath -buildvcs=false -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)" \
+	$(GO) build -trimpath -buildvcs=false -tags $(TAGS) \
+	  -ldflags "-s -w -X main.version=$(VERSION) -X main.revision=$$(git rev-parse HEAD)" \
 	  -o bin/packages/dispatcher ./cmd/dispatcher
 	tools/packages.sh bin/packages/dispatcher $(VERSION) bin/packages
 

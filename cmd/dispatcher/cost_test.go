@@ -142,7 +142,7 @@ func part[T any](
 ) T {
 	srv := &app.App{Settings: s, Log: app.NewLogger(&program.Terminal().Console, s)}
 	closeAfter(t, srv)
-	opened, err := open(srv, t.Context(), app.NewRegistry("dev"))
+	opened, err := open(srv, t.Context(), app.NewRegistry("dev", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

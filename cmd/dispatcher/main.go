@@ -39,11 +39,12 @@ type commands struct {
 	BenchServer loadtest.BenchServerCommand `cmd:"" hidden:"" group:"Test:" help:"The server that bench starts for itself."`
 }
 
-// version is set by the linker (-X main.version=v1.2.3).
-var version string
+// version and revision are set by the linker (-X main.version=v1.2.3 -X main.revision=COMMIT).
+var version, revision string
 
 func main() {
 	c := console.System(version)
+	c.Revision = revision
 	os.Exit(console.Execute(c, newGrammar(), os.Args[1:]))
 }
 

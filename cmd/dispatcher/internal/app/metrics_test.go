@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
@@ -220,4 +221,16 @@ func (f *family) values(label string) string {
 		values[i] = `""`
 	}
 	return strings.Join(values, " ")
+}
+
+// TestBuildInfo: the linker names the revision, or else the build information.
+func TestBuildInfo(t *testing.T) {
+	t.Parallel()
+	for revision, want := range map[string]bool{"abc123": true, "": false} {
+		families := gather(t, app.NewRegistry("v1.2.3", revision))
+		info := families["dispatcher_build_info"].labels
+		if !info["version"]["v1.2.3"] || info["revision"]["abc123"] != want || info["revision"][""] {
+			t.Errorf("revision %q: build_info has %v", revision, info)
+		}
+	}
 }

@@ -6,6 +6,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func New(
 			return srv, fmt.Errorf("create the data directory: %w", err)
 		}
 	}
-	srv.Metrics = NewRegistry(c.Version)
+	srv.Metrics = NewRegistry(c.Version, c.Revision)
 	if !s.Postgres() {
 		srv.Metrics.MustRegister(disk{path: s.SQLitePath(), dir: filepath.Dir(s.SQLitePath())})
 	}
@@ -179,14 +180,14 @@ func (srv *App) checkKeys(ctx context.Context) error {
 }
 
 // NewRegistry returns a registry with the metrics of every process.
-func NewRegistry(version string) *prometheus.Registry {
+func NewRegistry(version, revision string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: metric.Prefix + "build_info",
 		Help: "Always 1. The labels are the running version, the revision of its source and the version " +
 			"of Go.",
 		ConstLabels: prometheus.Labels{
-			"version": version, "revision": revision(), "goversion": runtime.Version(),
+			"version": version, "revision": cmp.Or(revision, builtRevision()), "goversion": runtime.Version(),
 		},
 	})
 	build.Set(1)
@@ -195,8 +196,8 @@ func NewRegistry(version string) *prometheus.Registry {
 	return registry
 }
 
-// revision returns the commit that the program was built from, or "unknown" if the build did not record it.
-func revision() string {
+// builtRevision returns the commit that the go command recorded in the program, or "unknown".
+func builtRevision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

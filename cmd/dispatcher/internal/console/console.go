@@ -21,8 +21,9 @@ import (
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Version of the program.
-	Version string
+	// Version of the program. Revision is the commit that it was built from; empty: see the build
+	// information.
+	Version, Revision string
 	// Env is the environment as os.Environ returns it.
 	Env []string
 	// OutTerminal and ErrTerminal report that an output is a terminal. Only then are colours, live progress
