@@ -29,7 +29,7 @@ func TestDoctorOnPostgresAndRedis(t *testing.T) {
 		want(t, fresh, check, statusOK)
 	}
 	want(t, fresh, "migrations", statusWarning, "serve applies them")
-	want(t, fresh, "redis persistence", statusWarning, "rebuilt from SQL")
+	want(t, fresh, "redis persistence", statusOK, "rebuilt from SQL")
 	want(t, fresh, "durability", statusError, "fsync") // of the shared server
 
 	r := apptest.Start(t, apptest.Settings(t,
