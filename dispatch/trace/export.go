@@ -113,7 +113,6 @@ func newExporter(ctx context.Context, o *Options, failures interface{ Inc() }) (
 	next, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(tracesURL(o.Endpoint)),
 		otlptracehttp.WithHeaders(headers),
-		otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithHTTPClient(&http.Client{
 			Transport: transport, Timeout: requestTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
