@@ -210,8 +210,11 @@ func programSending() sending {
 
 // resolve decides how a callback is sent: by the submission, else its endpoint, else its project, else the
 // defaults. The callback stores its policy and success rule, so later changes do not affect it. The signer of
-// an endpoint is not stored: each attempt looks it up.
-func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings) {
+// an endpoint is not stored: each attempt looks it up. policyKnown is false if a finding or missing names leave
+// the policy open.
+func (v *acceptView) resolve(
+	s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings,
+) (policyKnown bool) {
 	wrong := len(*f)
 	chosen := v.CheckChoice(&s.Choice, f)
 	if ep != nil {
@@ -225,10 +228,11 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 		c.Signer = chosen.Signer
 	}
 	if len(*f) > wrong {
-		return
+		return false
 	}
 	var err error
 	c.Policy, err = v.PolicyOf(chosen.Policy)
+	policyKnown = err == nil
 	if err != nil && !v.offline {
 		f.Add("policy", "of the endpoint or the project: %s", err)
 	}
@@ -236,6 +240,7 @@ func (v *acceptView) resolve(s *Submission, ep *store.Endpoint, c *store.Callbac
 	if err != nil && !v.offline {
 		f.Add("success", "of the endpoint or the project: %s", err)
 	}
+	return policyKnown
 }
 
 // Policy returns a policy of the project by name: its own, a preset, or one made by a formula such as

@@ -114,15 +114,18 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 		checkCards(s, &f)
 	}
 	checkOrder(s, &f)
-	v.resolve(s, ep, &c, &f)
+	policyKnown := v.resolve(s, ep, &c, &f)
 	if s.Body == nil && sign.SignsBody(c.Signer) {
 		f.Add("signer", "puts its signature into the body, but there is no body; put it into the query "+
 			"or a header")
 	}
 	checkTimes(s, &c, now, &f)
-	if s.StartAttempt < 0 || s.StartAttempt > len(c.Policy.Tiers)+1 && !v.offline {
-		f.Add("start_attempt", "must be 1 to %d, the attempts that the policy allows", len(c.Policy.Tiers)+1)
-	} else if s.StartAttempt > 1 {
+	switch most := len(c.Policy.Tiers) + 1; {
+	case s.StartAttempt < 0:
+		f.Add("start_attempt", "must be at least 1")
+	case s.StartAttempt > most && policyKnown && !v.offline:
+		f.Add("start_attempt", "must be 1 to %d, the attempts that the policy allows", most)
+	case s.StartAttempt > 1:
 		c.LadderBase = 1 - s.StartAttempt
 	}
 	if len(f) > 0 {

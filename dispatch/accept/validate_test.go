@@ -90,6 +90,7 @@ func TestDraftRefusesByField(t *testing.T) {
 		{"policy.stop_on[1]", policy(func(p *store.Policy) { p.StopOn = []int{410, 200} })},
 		{"success", func(s *Submission) { s.Success = "maybe" }},
 		{"signer", func(s *Submission) { s.Signer = "rot13" }},
+		{"signer", func(s *Submission) { s.Signer, s.StartAttempt = "rot13", 2 }},
 		{"delay", func(s *Submission) { s.Delay = pointer(-time.Second) }},
 		{"delay", func(s *Submission) { s.Delay = pointer(MaxDelay + 1) }},
 		{"delay", func(s *Submission) { s.Delay, s.DueAt = pointer(time.Second), pointer(int64(1)) }},
