@@ -210,8 +210,8 @@ func programSending() sending {
 
 // resolve decides how a callback is sent: by the submission, else its endpoint, else its project, else the
 // defaults. The callback stores its policy and success rule, so later changes do not affect it. The signer of
-// an endpoint is not stored: each attempt looks it up. policyKnown is false after a finding, and if the policy
-// is of a name that only the server knows.
+// an endpoint is not stored: each attempt looks it up. policyKnown is false after a finding, and if only the
+// server knows the policy.
 func (v *acceptView) resolve(
 	s *Submission, ep *store.Endpoint, c *store.Callback, f *Findings,
 ) (policyKnown bool) {
