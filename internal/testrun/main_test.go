@@ -60,7 +60,7 @@ func TestRepeat(t *testing.T) {
 	c = tests(sizeTest, "1m", "./...")
 	c.dir = "e2e/bench"
 	got := c.repeat(module+"/e2e/bench", "TestB")
-	if !strings.HasPrefix(got, "TEST_SIZE= cd e2e/bench && go test") || !strings.HasSuffix(got, " ./") {
+	if !strings.HasPrefix(got, "cd e2e/bench && TEST_SIZE= go test") || !strings.HasSuffix(got, " ./") {
 		t.Errorf("the command in another module is %s", got)
 	}
 }

@@ -51,10 +51,11 @@ func (c command) repeat(pkg, test string) string {
 	for name := range strings.SplitSeq(test, "/") {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(name)+"$")
 	}
-	words := slices.Clone(c.env)
+	var words []string
 	if c.dir != "" {
 		words = append(words, "cd", c.dir, "&&")
 	}
+	words = append(words, c.env...)
 	flags, _ := c.split()
 	for _, flag := range flags {
 		switch name, _, _ := strings.Cut(flag, "="); name {
