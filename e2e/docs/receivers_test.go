@@ -75,13 +75,13 @@ var cases = []struct {
 	change change
 	status int
 }{
-	{"as it was sent", nil, 204},
-	{"signed four minutes ago", signedAt(4 * time.Minute), 204},
-	{"signed four minutes ahead", signedAt(-4 * time.Minute), 204},
+	{"as it was sent", nil, 200},
+	{"signed four minutes ago", signedAt(4 * time.Minute), 200},
+	{"signed four minutes ahead", signedAt(-4 * time.Minute), 200},
 	{"a second signature", func(r *http.Request, b []byte, _ *standardwebhooks.Webhook) []byte {
 		r.Header.Set("webhook-signature", "v2,x v1,AAAA "+r.Header.Get("webhook-signature"))
 		return b
-	}, 204},
+	}, 200},
 	{"a changed body", func(_ *http.Request, b []byte, _ *standardwebhooks.Webhook) []byte {
 		return bytes.Replace(b, []byte("1.00"), []byte("9.00"), 1)
 	}, 401},
@@ -118,14 +118,19 @@ type between struct {
 // atOnce is how many copies of one request ServeHTTP sends.
 const atOnce = 8
 
-// ServeHTTP sends a request atOnce times, all at the same time, and answers as the receiver answers the last.
-// So the receiver sees what a retry after a timeout looks like.
+// ServeHTTP sends a request atOnce times, all at the same time, and answers with the worst
+// answer of the receiver; one without the word success is a 502. So the receiver sees what a retry after a
+// timeout looks like.
 func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	statuses := make(chan int, atOnce)
+	type answer struct {
+		status int
+		body   []byte
+	}
+	answers := make(chan answer, atOnce)
 	for range atOnce {
 		go func() {
 			copied := r.Clone(context.WithoutCancel(r.Context()))
@@ -133,18 +138,26 @@ func (b *between) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			copied.Body, copied.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 			resp, err := http.DefaultClient.Do(copied)
 			if err != nil {
-				statuses <- http.StatusBadGateway
+				answers <- answer{status: http.StatusBadGateway}
 				return
 			}
-			resp.Body.Close()
-			statuses <- resp.StatusCode
+			defer resp.Body.Close()
+			text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+			if err != nil || string(text) != "success" {
+				answers <- answer{http.StatusBadGateway, text}
+				return
+			}
+			answers <- answer{resp.StatusCode, text}
 		}()
 	}
-	status := 0
+	var worst answer
 	for range atOnce {
-		status = max(status, <-statuses)
+		if a := <-answers; a.status > worst.status {
+			worst = a
+		}
 	}
-	w.WriteHeader(status)
+	w.WriteHeader(worst.status)
+	w.Write(worst.body) // fails if the dispatcher ended the request
 }
 
 func (b *between) set(c change) {
@@ -236,7 +249,7 @@ func newTrial(t *testing.T, p *harness.Process, b docpage.Block) *trial {
 	t.Cleanup(func() { front.Close() })
 	p.Post("/v1/endpoints", harness.Submission{
 		"url": "http://" + listening.Addr().String() + "/notify", "external_id": b.Name,
-		"url_override": "same_host",
+		"url_override": "same_host", "success": "body-success",
 	}, &tr.made)
 	tr.between.secret, err = standardwebhooks.NewWebhook(tr.made.Secret)
 	harness.Check(t, err)
@@ -269,6 +282,9 @@ func (tr *trial) send(path string) (id string, status int) {
 	if len(attempts) != 1 {
 		tr.Fatalf("%s has %d attempts, want 1", id, len(attempts))
 	}
+	if got := attempts[0]; (got.StatusCode == http.StatusOK) != (got.Class == "ok") {
+		tr.Errorf("%s was answered %d, and its attempt is %s", id, got.StatusCode, got.Class)
+	}
 	return id, attempts[0].StatusCode
 }
 
@@ -294,7 +310,7 @@ func (tr *trial) play() {
 		if status != c.status && !cut {
 			tr.Errorf("%s: answered %d, want %d", c.name, status, c.status)
 		}
-		if c.status == http.StatusNoContent {
+		if c.status == http.StatusOK {
 			accepted = append(accepted, id)
 		}
 	}
@@ -306,7 +322,7 @@ func (tr *trial) play() {
 	tr.printed("duplicate "+first, 1)
 	tr.printed("accepted "+first, 1)
 	id, status := tr.send("/at-once")
-	if status != http.StatusNoContent {
+	if status != http.StatusOK {
 		tr.Errorf("%d copies at once: answered %d", atOnce, status)
 	}
 	tr.printed("accepted "+id, 1)
@@ -318,7 +334,7 @@ func (tr *trial) play() {
 		tr.p.Post("/v1/endpoints/"+tr.made.ID+"/rotate_secret", harness.Submission{"overlap": overlap}, nil)
 	}
 	rotate("1d")
-	if id, status := tr.send("/notify"); status != http.StatusNoContent {
+	if id, status := tr.send("/notify"); status != http.StatusOK {
 		tr.Errorf("%s, signed by the old secret and the new one: answered %d", id, status)
 	}
 	rotate("0s")
