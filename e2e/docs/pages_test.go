@@ -111,7 +111,8 @@ func newPage(t *testing.T, blocks []docpage.Block) *page {
 		// A build in any directory finds what another one has compiled.
 		"GOFLAGS=-trimpath",
 	}
-	words := []string{"8080", api, "8081", ops, "9090", receiver,
+	words := []string{"8080", api, "8081", ops, "9090", receiver, "9091", testserver.FreePort(t),
+		"dispatcher listen --addr", "dispatcher listen --addr",
 		"dispatcher listen", "dispatcher listen --addr 127.0.0.1:" + receiver}
 	if address := regexp.MustCompile(`postgres://[^\s"]+`).FindString(text); address != "" {
 		words = append(words, address, testserver.SharedPostgres(t).Database(t))
