@@ -23,12 +23,15 @@ fi
 
 if [ -d /run/systemd/system ]; then
   systemctl --system daemon-reload
-  # A running service drains, then starts with the new program. deb-systemd-invoke respects policy-rc.d.
+  # A running service drains, then starts with the new program. deb-systemd-invoke respects policy-rc.d. A
+  # service that does not start is no failure of the installation, which would block the package manager.
   if command -v deb-systemd-invoke >/dev/null; then
-    deb-systemd-invoke try-restart dispatcher.service
+    restart=deb-systemd-invoke
   else
-    systemctl try-restart dispatcher.service
+    restart=systemctl
   fi
+  $restart try-restart dispatcher.service ||
+    echo "dispatcher: the service did not restart; see journalctl -u dispatcher" >&2
 fi
 
 # Only at the first installation.

@@ -11,10 +11,12 @@ esac
 if [ -d /run/systemd/system ]; then
   # Waits until the service has drained.
   if command -v deb-systemd-invoke >/dev/null; then
-    deb-systemd-invoke stop dispatcher-backup.timer dispatcher.service
+    stop=deb-systemd-invoke
   else
-    systemctl stop dispatcher-backup.timer dispatcher.service
+    stop=systemctl
   fi
+  $stop stop dispatcher-backup.timer dispatcher.service ||
+    echo "dispatcher: the service did not stop; see journalctl -u dispatcher" >&2
 fi
 if command -v systemctl >/dev/null; then
   systemctl --no-reload disable dispatcher-backup.timer dispatcher.service >/dev/null 2>&1 || :

@@ -14,12 +14,12 @@ import (
 // A releaseHeading is the heading of a release in CHANGELOG.md. A version that is not released has no date.
 var releaseHeading = regexp.MustCompile(`(?m)^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d{2}-\d{2}$`)
 
-// newestRelease returns the tag of the newest release in CHANGELOG.md, for example v0.1.0, or "" if there is
-// none. On the commit of a release this is the release itself.
+// newestRelease returns the tag of the newest release before this commit, for example v0.1.0, or "" if there
+// is none. The changelog of the commit before names it, so a release is compared with the one before it.
 func newestRelease() (string, error) {
-	changelog, err := os.ReadFile("../../CHANGELOG.md")
+	changelog, err := exec.Command("git", "-C", "../..", "show", "HEAD^:CHANGELOG.md").Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("changelog of the commit before (it needs a clone with history): %w", err)
 	}
 	heading := releaseHeading.FindSubmatch(changelog)
 	if heading == nil {

@@ -30,9 +30,9 @@ func packagesOf(tb testing.TB, version string) string {
 	once, _ := built.LoadOrStore(version, sync.OnceValue(func() string {
 		dir := filepath.Join(harness.WorkDir, "packages-"+version)
 		binary := filepath.Join(dir, "dispatcher")
-		run(tb, "go", "build", "-pgo=off", "-buildvcs=false", "-tags", "nomsgpack", "-ldflags",
-			"-s -w -X main.version=v"+version, "-o", binary,
-			"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
+		run(tb, "env", "CGO_ENABLED=0", "go", "build", "-pgo=off", "-buildvcs=false",
+			"-tags", "nomsgpack", "-ldflags", "-s -w -X main.version=v"+version,
+			"-o", binary, "github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher")
 		run(tb, "../../tools/packages.sh", binary, "v"+version, dir)
 		return dir
 	}))

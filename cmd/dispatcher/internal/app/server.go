@@ -373,7 +373,7 @@ func (srv *App) Run(ctx context.Context) error {
 		srv.drain()
 		console.Pause(failed, srv.Settings.ShutdownDelay)
 	case <-failed.Done():
-		srv.notify("STOPPING=1", "STATUS=failed")
+		srv.notify(drainNotice(srv.Settings)...)
 		srv.drain()
 	}
 	if err := srv.Web.ClosePublic(); err != nil {

@@ -124,7 +124,7 @@ func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Tim
 	if err := checkKeys(ring, m.Sealed); err != nil {
 		return m, err
 	}
-	if err := cmd.removeOld(); err != nil {
+	if err := cmd.removeOld(filepath.Base(m.path)); err != nil {
 		return m, fmt.Errorf("remove old backups: %w", err)
 	}
 	if err := cmd.writeTextfile(now); err != nil {
@@ -229,20 +229,21 @@ func checkKeys(ring *secret.Keyring, rows []store.SealedRow) error {
 		"master_key, and keep them", strings.Join(problems, "; "))
 }
 
-// removeOld removes the oldest backups, so that cmd.Keep are left.
-func (cmd *Command) removeOld() error {
+// removeOld removes the oldest backups, so that cmd.Keep are left. The one just made stays, also if the clock
+// was ahead at an earlier one.
+func (cmd *Command) removeOld(justMade string) error {
 	entries, err := os.ReadDir(cmd.Dest)
 	if err != nil || cmd.Keep == 0 {
 		return err
 	}
 	var names []string
 	for _, e := range entries {
-		if e.IsDir() && backupName.MatchString(e.Name()) {
+		if e.IsDir() && backupName.MatchString(e.Name()) && e.Name() != justMade {
 			names = append(names, e.Name())
 		}
 	}
 	slices.Sort(names) // by time
-	for _, name := range names[:max(0, len(names)-cmd.Keep)] {
+	for _, name := range names[:max(0, len(names)+1-cmd.Keep)] {
 		// Rename first: half of a backup must not look like a whole one.
 		err := os.Rename(filepath.Join(cmd.Dest, name), filepath.Join(cmd.Dest, partial+name))
 		if err != nil {

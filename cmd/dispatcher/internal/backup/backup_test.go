@@ -211,6 +211,7 @@ func TestBackupLeavesOtherFilesAlone(t *testing.T) {
 	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir="+dataDir)
 	names := map[string]bool{ // name: is it left
 		"dispatcher-20260101T000000.000Z":          false,
+		"dispatcher-29990101T000000.000Z":          false, // the clock was ahead
 		".partial-dispatcher-20260101T000000.001Z": false,
 		"dispatcher-before-the-move":               true,
 		".partial-other":                           true,
@@ -226,5 +227,9 @@ func TestBackupLeavesOtherFilesAlone(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dest, name)); (err == nil) != left {
 			t.Errorf("%s: %v, want it left: %t", name, err, left)
 		}
+	}
+	made, err := filepath.Glob(filepath.Join(dest, "dispatcher-20*Z", "dispatcher.db"))
+	if err != nil || len(made) != 1 {
+		t.Errorf("backups that are left: %q, %v, want the one just made", made, err)
 	}
 }
