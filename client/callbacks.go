@@ -249,7 +249,7 @@ func (f Filter) Query() url.Values {
 // IdempotencyKey gets a random one, so that it can be sent again without a second callback.
 func (c *Client) Send(ctx context.Context, r CallbackRequest) (Callback, error) {
 	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
-	return accept[Callback](ctx, c, r, "callbacks")
+	return accept[Callback](ctx, c, r.IdempotencyKey, r, "callbacks")
 }
 
 // Callbacks lists callbacks, newest first.

@@ -48,14 +48,31 @@ type Options struct {
 	UserAgent string
 	// MaxAnswer is the maximum size of a response in bytes. Zero: 64 MiB. A longer response is an error.
 	MaxAnswer int64
-	// Logger gets a warning for each request that is sent again. Nil: none.
+	// Logger gets a warning for each request that is sent again. Nil: none, but FollowOutcomes, which does
+	// not return temporary errors, uses slog.Default().
 	Logger *slog.Logger
 }
 
+// Format prints the options without the key.
+func (o Options) Format(f fmt.State, verb rune) {
+	type plain Options // has no Format
+	if o.Key != "" {
+		o.Key = "(hidden)"
+	}
+	fmt.Fprintf(f, fmt.FormatString(f, verb), plain(o))
+}
+
+// LogValue logs the options without the key.
+func (o Options) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%+v", o)) }
+
 // A Client calls the API of one server. It is safe for concurrent use.
 type Client struct {
-	o    Options
+	o    Options // without the key
 	http http.Client
+	// key returns the key. Nothing that prints a Client can print what a function returns.
+	key func() string
+	// feedLogger is the Logger of FollowOutcomes.
+	feedLogger *slog.Logger
 }
 
 // New returns a client, or an error if the options are invalid. It sends no request.
@@ -69,7 +86,9 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("client: Key is empty")
 	}
 	o.URL = strings.TrimRight(o.URL, "/")
-	c := &Client{o: o}
+	key := o.Key
+	o.Key = ""
+	c := &Client{o: o, key: func() string { return key }, feedLogger: o.Logger}
 	if o.HTTPClient != nil {
 		c.http = *o.HTTPClient
 	} else if standard, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -95,7 +114,7 @@ func New(o Options) (*Client, error) {
 		c.o.MaxAnswer = defaultMaxAnswer
 	}
 	if o.Logger == nil {
-		c.o.Logger = slog.New(slog.DiscardHandler)
+		c.o.Logger, c.feedLogger = slog.New(slog.DiscardHandler), slog.Default()
 	}
 	return c, nil
 }
@@ -210,17 +229,23 @@ func (c *Client) get(
 	return c.sendAgain(ctx, r)
 }
 
-// accept sends a POST request that has an idempotency key, if necessary several times.
-func accept[T any](ctx context.Context, c *Client, in any, words ...string) (out T, err error) {
+// accept sends a POST request with an idempotency key, if necessary several times. A *NoAnswerError has the
+// key.
+func accept[T any](ctx context.Context, c *Client, key string, in any, words ...string) (out T, err error) {
 	r, err := c.request(http.MethodPost, pathOf(words...), in)
 	if err != nil {
 		return out, err
 	}
 	a, err := c.sendAgain(ctx, r)
-	if err != nil {
-		return out, err
+	if err == nil {
+		err = c.decode(a, &out)
 	}
-	return out, c.decode(a, &out)
+	if lost, ok := errors.AsType[*NoAnswerError](err); ok {
+		lost.IdempotencyKey = key
+	} else if Ambiguous(err) {
+		err = &NoAnswerError{Err: err, IdempotencyKey: key}
+	}
+	return out, err
 }
 
 // params are query parameters. An empty value is not sent.

@@ -21,7 +21,8 @@
 // # What is sent again
 //
 // Options.Retries says how often (4 times if it is zero, never if it is negative). A call is sent again after
-// a connection error, a timeout, and the statuses 429, 502, 503 and 504. The waits are about 0.5, 1, 2 and 4
+// a connection error, a timeout, and the statuses 429, 500, 502, 503 and 504. The
+// waits are about 0.5, 1, 2 and 4
 // seconds, and at least as long as Retry-After. A Retry-After of more than 30 seconds, and the end of the
 // context, end the call.
 //

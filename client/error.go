@@ -112,9 +112,9 @@ func (e *Error) Is(target error) bool {
 	return ok && e.Code == string(code)
 }
 
-// Ambiguous reports whether the request of a call that returned err may have had an effect. It had none if
-// there was no connection to the server, or if the server refused it with a status from 400 to 499, unless an
-// earlier try is still in progress. If err is nil, Ambiguous returns false.
+// Ambiguous reports whether the request of a call that returned err may have had an effect. It had none if it
+// could not be encoded, if there was no connection to the server, or if the server refused it with a status
+// from 400 to 499, unless an earlier try is still in progress. If err is nil, Ambiguous returns false.
 func Ambiguous(err error) bool {
 	if err == nil {
 		return false
@@ -122,14 +122,29 @@ func Ambiguous(err error) bool {
 	if lost, ok := errors.AsType[*NoAnswerError](err); ok {
 		return !lost.unsent
 	}
+	if _, ok := errors.AsType[noEffect](err); ok {
+		return false
+	}
 	refused, ok := errors.AsType[*Error](err)
 	return !ok || refused.Status < 400 || refused.Status > 499 ||
 		refused.Code == string(CodeIdempotencyInProgress)
 }
 
-// A NoAnswerError means that no complete response arrived. The request may have had an effect; see Ambiguous.
+// noEffect is an error of a request that had no effect.
+type noEffect struct{ error }
+
+func (e noEffect) Unwrap() error { return e.error }
+
+// A NoAnswerError means that no complete response arrived, or for a call with an idempotency key, that no
+// response says whether the server has accepted it. The request may have had an effect; see Ambiguous. To
+// learn it, send the same request again with the same key.
 type NoAnswerError struct {
 	Err error
+	// IdempotencyKey is the key of Send, SendEvent or CreatePoll, also if it is random. It is empty if
+	// WithHeader has set the key.
+	IdempotencyKey string
+	// IdempotencyKeys are the keys of SendBatch, each at the index of its callback.
+	IdempotencyKeys []string
 	// unsent: there was no connection.
 	unsent bool
 }

@@ -116,11 +116,12 @@ func ExampleAmbiguous() {
 		IdempotencyKey: "order-2/paid",
 	}
 	cb, err := c.Send(ctx, request)
-	if client.Ambiguous(err) { // store the request, and send it again later
+	if lost, ok := errors.AsType[*client.NoAnswerError](err); ok { // the server may have accepted it
+		request.IdempotencyKey = lost.IdempotencyKey // store the request, so that you can send it again later
 		cb, err = c.Send(ctx, request)
 	}
-	fmt.Println(cb.Replayed, err)
-	// Output: true <nil>
+	fmt.Println(cb.Replayed, err, client.Ambiguous(err))
+	// Output: true <nil> false
 }
 
 func ExampleList_All() {

@@ -15,7 +15,8 @@ import (
 )
 
 // plain are the methods of standard interfaces. They have no examples, because programs do not call them.
-var plain = []string{"Error", "Is", "Unwrap", "IsZero", "MarshalJSON", "UnmarshalJSON"}
+var plain = []string{"Error", "Is", "Unwrap", "IsZero", "MarshalJSON", "UnmarshalJSON", "Format",
+	"LogValue"}
 
 // parsed returns the files of the package, without its tests or only these.
 func parsed(t *testing.T, tests bool) (all []*ast.File) {

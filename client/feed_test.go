@@ -106,7 +106,7 @@ func TestFollowOutcomes(t *testing.T) {
 // asked all the time.
 func TestFollowOutcomesEnds(t *testing.T) {
 	for answer, want := range map[string]string{
-		"401 unauthorized": "unauthorized", "422 invalid": "invalid", "500 internal": "internal",
+		"401 unauthorized": "unauthorized", "422 invalid": "invalid",
 		"200": "no next_cursor",
 	} {
 		s := &script{answers: []string{answer}}

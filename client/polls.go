@@ -131,7 +131,7 @@ type ResolveResult struct {
 // the first poll. Like Send, it gives a request without an IdempotencyKey a random one.
 func (c *Client) CreatePoll(ctx context.Context, r PollRequest) (Callback, error) {
 	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
-	return accept[Callback](ctx, c, r, "polls")
+	return accept[Callback](ctx, c, r.IdempotencyKey, r, "polls")
 }
 
 // Poll returns a poll.
@@ -158,5 +158,5 @@ type Event struct {
 // gives a request without an IdempotencyKey a random one.
 func (c *Client) SendEvent(ctx context.Context, r CallbackRequest) (Event, error) {
 	r.IdempotencyKey = keyed(ctx, r.IdempotencyKey)
-	return accept[Event](ctx, c, r, "events")
+	return accept[Event](ctx, c, r.IdempotencyKey, r, "events")
 }

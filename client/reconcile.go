@@ -55,8 +55,13 @@ func (c *Client) Outcomes(
 // outcome in the transaction in which you use the outcome. After a restart, continue from the stored cursor:
 // then no outcome is left out, and none comes twice.
 //
-// A lost connection and a temporary error are no end: FollowOutcomes reads again until ctx ends. The
-// iteration ends with an error, which is that of ctx or a lasting one, such as an invalid key or cursor.
+// A lost connection and a temporary error are no end: FollowOutcomes logs a warning (Options.Logger) and
+// reads
+// again until ctx ends. The iteration ends with an error, which is that of ctx or a lasting one, such as an
+// invalid key, cursor or certificate.
+//
+// The server keeps outcomes for 30 days. A cursor that is older continues with the oldest outcome that is
+// kept, without an error: then use Callbacks to read what is missing.
 func (c *Client) FollowOutcomes(ctx context.Context, cursor string) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		for failures := 0; ; {
@@ -73,7 +78,7 @@ func (c *Client) FollowOutcomes(ctx context.Context, cursor string) iter.Seq2[Ou
 			case err != nil:
 				wait = min(waitAfter(err, failures), longestRetryAfter)
 				failures++
-				c.o.Logger.WarnContext(ctx, "reading outcomes failed and is tried again", "wait", wait,
+				c.feedLogger.WarnContext(ctx, "reading outcomes failed and is tried again", "wait", wait,
 					"error", err)
 			default:
 				failures = 0

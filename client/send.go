@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (c *Client) request(method, path string, in any) (*request, error) {
 		r.body, err = AppendJSON([]byte{}, in)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+		return nil, fmt.Errorf("encode the request: %w", noEffect{err})
 	}
 	return r, nil
 }
@@ -75,12 +76,12 @@ func (c *Client) send(ctx context.Context, r *request) (Answer, error) {
 	}
 	req, err := http.NewRequestWithContext(limited, r.method, c.o.URL+r.path, body)
 	if err != nil {
-		return Answer{}, fmt.Errorf("create the request: %w", err)
+		return Answer{}, fmt.Errorf("create the request: %w", noEffect{err})
 	}
 	for name, values := range headersOf(ctx) {
 		req.Header[name] = values
 	}
-	req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	req.Header.Set("Authorization", "Bearer "+c.key())
 	req.Header.Set("User-Agent", c.o.UserAgent)
 	if c.o.Project != "" {
 		req.Header.Set(ProjectHeader, c.o.Project)
@@ -92,6 +93,9 @@ func (c *Client) send(ctx context.Context, r *request) (Answer, error) {
 	if err != nil {
 		if outer, ok := errors.AsType[*url.Error](err); ok {
 			err = outer.Err // the message below names the URL
+		}
+		if _, refused := errors.AsType[*tls.CertificateVerificationError](err); refused {
+			return Answer{}, fmt.Errorf("cannot reach %s: %w", c.o.URL, noEffect{err})
 		}
 		dial, failed := errors.AsType[*net.OpError](err)
 		return Answer{}, &NoAnswerError{
@@ -156,8 +160,8 @@ func (c *Client) again(ctx context.Context, r *request, try func() error) error 
 func isTemporary(err error) bool {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		switch refused.Status {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
-			http.StatusGatewayTimeout:
+		case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return true
 		}
 		return refused.Code == string(CodeIdempotencyInProgress)

@@ -130,7 +130,7 @@ func TestWhatIsSentAgain(t *testing.T) {
 		{"one try", send, "503", -1, 1, true, "503"},
 		{"refused", send, "422 invalid", 0, 1, false, "invalid"},
 		{"another conflict", send, "409 poll_live", 0, 1, false, "poll_live"},
-		{"an internal error", send, "500 internal", 0, 1, true, "internal"},
+		{"an internal error", send, "500 internal", 0, 5, true, "internal"},
 		{"a limit", send, "429 rate_limited", 0, 5, false, "rate_limited"},
 		{"a limit that lasts", send, "429 lanes_quota after=31", 0, 1, false, "lanes_quota"},
 		{"a limit after a lost response", send, "lost, 429 rate_limited", 0, 5, true, "rate_limited"},
