@@ -9,9 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
@@ -75,7 +74,7 @@ func (s *Server) serve(ctx context.Context, receivers http.Handler) error {
 	if err != nil {
 		return err
 	}
-	sender, err := outbound.New(outbound.Options{Transport: inProcess{receivers}})
+	sender, err := outbound.New(outbound.Options{Transport: testserver.InProcess{Handler: receivers}})
 	if err != nil {
 		return err
 	}
@@ -127,24 +126,4 @@ func (s *Server) Close() error {
 		errs = append(errs, s.db.Close())
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
-}
-
-// inProcess calls a handler instead of a receiver in the network. A handler that panics with
-// http.ErrAbortHandler breaks the connection.
-type inProcess struct{ http.Handler }
-
-// RoundTrip returns the response of the handler.
-func (h inProcess) RoundTrip(r *http.Request) (answer *http.Response, err error) {
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			err = io.ErrUnexpectedEOF
-		default:
-			panic(p)
-		}
-	}()
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, r)
-	return rec.Result(), nil
 }

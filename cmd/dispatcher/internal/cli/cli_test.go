@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // program is a program with the commands of this package.
@@ -82,7 +83,7 @@ func TestRebuildShowsProgress(t *testing.T) {
 			term := program.Terminal("DISPATCHER_KEY=k")
 			term.ErrTerminal = drawn
 			began := time.Now()
-			term.Transport = cmdtest.InProcess{Handler: http.HandlerFunc(
+			term.Transport = testserver.InProcess{Handler: http.HandlerFunc(
 				func(w http.ResponseWriter, r *http.Request) {
 					var in client.RebuildRequest
 					switch {

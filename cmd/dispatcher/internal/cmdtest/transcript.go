@@ -15,6 +15,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
@@ -171,7 +172,7 @@ func (s *script) answer(status []string, text string) {
 func (s *script) command(args []string) {
 	term := s.program.Terminal(slices.Concat(s.env, s.next.env)...)
 	term.In, term.OutTerminal = strings.NewReader(s.next.in), s.next.terminal
-	term.Transport = InProcess{http.HandlerFunc(s.serve)}
+	term.Transport = testserver.InProcess{Handler: http.HandlerFunc(s.serve)}
 	s.next.env, s.next.in, s.next.terminal = nil, "", false
 	code := term.InvokeUntil(s.t.Context(), args...)
 	s.results("|", term.Stdout.String())

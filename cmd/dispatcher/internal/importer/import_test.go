@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // program is a program with the commands of this package.
@@ -110,7 +111,7 @@ func openImport(
 ) (*importer, *cmdtest.Terminal) {
 	t.Helper()
 	term := program.Terminal()
-	term.Transport = cmdtest.InProcess{Handler: server}
+	term.Transport = testserver.InProcess{Handler: server}
 	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -86,7 +87,7 @@ func TestListenIsSafeForTheTerminal(t *testing.T) {
 // sendTo signs and sends a request with the program's own client, and returns the status of the response.
 func sendTo(t *testing.T, r *receiver, signer string, keys ...[]byte) int {
 	t.Helper()
-	client, err := outbound.New(outbound.Options{Transport: cmdtest.InProcess{Handler: r}})
+	client, err := outbound.New(outbound.Options{Transport: testserver.InProcess{Handler: r}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/remote"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 )
 
@@ -245,7 +246,7 @@ func TestReceiverLedger(t *testing.T) {
 func clientOf(t *testing.T, server http.HandlerFunc) *remote.Client {
 	t.Helper()
 	term := program.Terminal()
-	term.Transport = cmdtest.InProcess{Handler: server}
+	term.Transport = testserver.InProcess{Handler: server}
 	cl, err := remote.New(&term.Console, remote.Flags{Key: "k"})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func loader(t *testing.T, statuses ...int) *generator {
 	cl := clientOf(t, server)
 	g, err := newGenerator(cl, r, p)
 	if err == nil {
-		err = cl.Use(cmdtest.InProcess{Handler: http.HandlerFunc(server)}, requestLimit)
+		err = cl.Use(testserver.InProcess{Handler: http.HandlerFunc(server)}, requestLimit)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 func TestClientKey(t *testing.T) {
@@ -47,7 +48,7 @@ func TestUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := cmdtest.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	transport := testserver.InProcess{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, limited := r.Context().Deadline(); !limited {
 			t.Error("the call has no timeout")
 		}
