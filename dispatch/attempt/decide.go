@@ -3,12 +3,15 @@ package attempt
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -139,6 +142,7 @@ func (rn *Runner) next(
 		dueIn(time.Minute)
 	case resp.LocalFailure:
 		// The cause is in this process or its network. A request that was certainly not sent is no attempt.
+		rn.localLog.warn(rn.log, cb, resp.Error)
 		r.Diverts = 1
 		if resp.Outcome != store.AttemptUnknown {
 			r.Attempt = nil
@@ -172,6 +176,26 @@ func (rn *Runner) next(
 	default:
 		r.Charge, r.Attempt.Charged = true, true
 		rn.failed(ctx, cb, resp, endedAt, r)
+	}
+}
+
+// A localLog logs attempts that are postponed because this machine or its network failed, but not each of
+// them: most leave no other trace than a metric.
+type localLog struct {
+	mu    sync.Mutex
+	limit process.LogLimiter
+	// count is how many attempts were postponed since the last line.
+	count int
+}
+
+func (l *localLog) warn(log *slog.Logger, cb *store.Stamped, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	if l.limit.Again(time.Now()) {
+		log.Warn("attempts postponed: this machine or its network failed", "error", why, "attempts", l.count,
+			"callback_id", store.CallbackPrefix+cb.ID)
+		l.count = 0
 	}
 }
 

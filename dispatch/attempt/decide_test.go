@@ -1,11 +1,14 @@
 package attempt
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
@@ -44,6 +47,30 @@ func TestDecideKeepsTheAttempt(t *testing.T) {
 		a.KeyID != "key" || a.ResponseBody != "body" || !a.ResponseTruncated {
 		t.Errorf("what the sender said is %+v", a)
 	}
+}
+
+// A failure of this machine leaves no attempt in SQL. So it is logged: at once, and then not more often than
+// each 10 s.
+func TestLocalFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := newDecision()
+		rn := d.runner(slog.NewTextHandler(&log, nil))
+		d.failed(store.ClassLocalInfra)
+		d.resp.LocalFailure, d.resp.Charged, d.resp.Error = true, false, "no name server answers"
+		for range 13 { // each second, the last after 12 s
+			rn.decide(t.Context(), &d.cb, &d.lease, d.resp)
+			time.Sleep(time.Second)
+		}
+		const line = `level=WARN msg="attempts postponed: this machine or its network failed" ` +
+			`error="no name server answers" attempts=%d callback_id=cb_x`
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], fmt.Sprintf(line, 1)) ||
+			!strings.HasSuffix(lines[1], fmt.Sprintf(line, 10)) {
+			t.Errorf("logged:\n%s", log.String())
+		}
+	})
 }
 
 // Random waits lie between their bounds: those after a local failure, and jitter.

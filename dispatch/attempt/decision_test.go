@@ -76,9 +76,12 @@ func (d *decision) failed(class store.Class) {
 
 func (d *decision) answered(status int) { d.resp.Answered, d.resp.Status = true, status }
 
+func (d *decision) runner(log slog.Handler) *Runner {
+	return &Runner{o: Options{Store: &d.past}, clock: new(clock.Clock), log: slog.New(log)}
+}
+
 func (d *decision) decide(t *testing.T) ended {
-	e := &Runner{o: Options{Store: &d.past}, clock: new(clock.Clock), log: slog.New(slog.DiscardHandler)}
-	return e.decide(t.Context(), &d.cb, &d.lease, d.resp)
+	return d.runner(slog.DiscardHandler).decide(t.Context(), &d.cb, &d.lease, d.resp)
 }
 
 // describe returns everything that was decided; times are relative to the attempt's end.

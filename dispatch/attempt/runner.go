@@ -84,6 +84,7 @@ type Runner struct {
 	limits    *laneLimits
 	settler   *settler
 	uncertain *uncertainStamps
+	localLog  localLog
 	wakers    []*schedule.Waker
 	// generation of the index that the claims belong to
 	generation atomic.Int64

@@ -58,8 +58,8 @@ func classifyError(ctx context.Context, a *attempt, err error, fresh bool) failu
 		return invalidRequest(bad.Error())
 	case errors.Is(err, errNoNameServer):
 		return localFailure(errNoNameServer.Error())
-	case isLocalResource(err):
-		return localFailure("this machine has no file descriptor, port or memory left for a connection")
+	case localResource(err) != "":
+		return localFailure("this machine cannot open a connection: " + localResource(err))
 	case errors.As(err, &dns):
 		return dnsFailure(dns)
 	case isTimeout(a, err):
@@ -92,32 +92,30 @@ func localFailure(text string) failure {
 	return failure{class: store.ClassLocalInfra, text: text, uncharged: true, local: true}
 }
 
-// isLocalResource reports whether this machine has run out of a resource that a connection needs. The
-// resolver turns system errors into text, so this function also searches the text.
-func isLocalResource(err error) bool {
-	if err == nil {
-		return false
-	}
+// localResource returns what the system says if this machine has run out of a resource that a connection
+// needs, else an empty text. The resolver turns system errors into text, so this function also searches the
+// text.
+func localResource(err error) string {
 	for _, errno := range [...]syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
 	} {
 		if errors.Is(err, errno) || inDNSText(err, errno.Error()) {
-			return true
+			return errno.Error()
 		}
 	}
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
-		return false
+		return ""
 	}
 	// For IPv4, EADDRNOTAVAIL means that no local port is left, which passes. For IPv6 it mostly means that
 	// this machine has no IPv6 address. Waiting does not cure that, and an attempt that is not charged would
 	// be repeated for ever, so the attempt is charged.
 	var op *net.OpError
 	if errors.As(err, &op) {
-		if to, ok := op.Addr.(*net.TCPAddr); ok {
-			return to.IP.To4() != nil
+		if to, ok := op.Addr.(*net.TCPAddr); ok && to.IP.To4() == nil {
+			return ""
 		}
 	}
-	return true
+	return "no local port is left"
 }
 
 func inDNSText(err error, text string) bool {
@@ -141,7 +139,7 @@ func resolverUnreachable(err error) bool {
 // isNameServerAnswer reports whether a lookup failed with an answer from a name server.
 func isNameServerAnswer(err error) bool {
 	var dns *net.DNSError
-	return errors.As(err, &dns) && !dns.IsTimeout && !isLocalResource(err) && !resolverUnreachable(err)
+	return errors.As(err, &dns) && !dns.IsTimeout && localResource(err) == "" && !resolverUnreachable(err)
 }
 
 func dnsFailure(dns *net.DNSError) failure {

@@ -275,7 +275,7 @@ func (h *resolverHealth) record(
 	case err == nil || isNameServerAnswer(err):
 		h.recordAnswer()
 		return err
-	case isLocalResource(err) || errors.Is(err, context.Canceled):
+	case localResource(err) != "" || errors.Is(err, context.Canceled):
 		return err
 	case resolverUnreachable(err):
 		return errNoNameServer
