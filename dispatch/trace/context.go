@@ -108,7 +108,7 @@ func contextOf(of oteltrace.SpanContext) Context {
 // attemptContext returns the context of an attempt's span: a hash of the callback's creation and the number
 // of the attempt. So a process knows the span of the attempt before, which another process made, and SQL
 // keeps nothing for it. An attempt that is put back without a row in SQL leaves its number to the next one,
-// and its span must not be exported.
+// and its spans must not be exported.
 func attemptContext(created Context, id string, number int) Context {
 	h := sha256.New()
 	h.Write(created[:flagsAt])

@@ -54,8 +54,10 @@ var system = attribute.String("messaging.system", "dispatcher")
 type Span struct {
 	tracer *Tracer
 	span   oteltrace.Span
-	// settle is the child settle of an attempt, nil before BeginSettle.
-	settle *Span
+	// request and settle are the children of an attempt, nil before Send and BeginSettle.
+	request, settle *Span
+	// ended is when a request has ended.
+	ended time.Time
 }
 
 // Context returns the context of the span, nil for none.
@@ -264,8 +266,9 @@ func (s *Span) Send(method, rawURL string) *Span {
 			about = append(about, keyPort.Int(port))
 		}
 	}
-	return s.tracer.start(method, oteltrace.SpanKindClient, s.span.SpanContext(),
+	s.request = s.tracer.start(method, oteltrace.SpanKindClient, s.span.SpanContext(),
 		oteltrace.WithAttributes(about...))
+	return s.request
 }
 
 // A Response is what the span of a request gets from its response. Error is for people, without secrets.
@@ -277,7 +280,7 @@ type Response struct {
 	Timings            store.Timings
 }
 
-// EndSend ends the span of a request. The end of each phase is an event.
+// EndSend describes a request by its response. The end of each phase is an event. EndSettle ends the span.
 func (s *Span) EndSend(r Response) {
 	if s == nil {
 		return
@@ -297,7 +300,7 @@ func (s *Span) EndSend(r Response) {
 		s.phase(phase.name, &r, at, phase.ms)
 	}
 	s.phase("first byte", &r, r.Timings.FirstByte, r.Timings.FirstByte)
-	s.span.End(oteltrace.WithTimestamp(r.EndedAt))
+	s.ended = r.EndedAt
 }
 
 // phase adds an event for a phase of a request that took took and ended at after the start, both in
@@ -345,10 +348,14 @@ func (s *Span) Uncommitted() {
 	}
 }
 
-// EndSettle ends an attempt and its settle.
+// EndSettle ends an attempt, its request and its settle. An attempt that has no row in SQL is not settled:
+// its spans are dropped.
 func (s *Span) EndSettle() {
 	if s == nil {
 		return
+	}
+	if r := s.request; r != nil {
+		r.span.End(oteltrace.WithTimestamp(r.ended))
 	}
 	s.settle.span.End()
 	s.span.End()

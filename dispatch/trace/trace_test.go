@@ -243,6 +243,22 @@ func TestAttemptsAreRootsWithLinks(t *testing.T) {
 	}
 }
 
+// An attempt that is put back without a row in SQL is not settled, and leaves its ids to the next one.
+func TestAnAttemptThatIsNotSettledHasNoSpan(t *testing.T) {
+	w := newWorld(t, 0)
+	draft, _ := w.accept(t, w.Tracer, caller)
+	cb := stamped(draft, 0)
+	request := w.Attempt(cb, time.Now(), nil, false).Send("POST", "https://shop.example/")
+	request.EndSend(trace.Response{Class: store.ClassLocalInfra, EndedAt: time.Now()})
+	w.attempt(cb, store.ClassOK)
+	w.Close(time.Minute)
+	attempts, requests := w.collector.Named("attempt"), w.collector.Named("POST")
+	if len(attempts) != 1 || len(requests) != 1 || requests[0].ParentID != attempts[0].SpanID ||
+		requests[0].Failed {
+		t.Errorf("the attempts are %+v, their requests %+v", attempts, requests)
+	}
+}
+
 func TestBatchesHaveABoundedNumberOfSpans(t *testing.T) {
 	w := newWorld(t, 0)
 	list := drafts(250)
