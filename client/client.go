@@ -30,8 +30,8 @@ const (
 type Options struct {
 	// URL is the server's URL: scheme, host and, behind a proxy, the path before /v1. Required.
 	URL string
-	// Key is the API key. Required.
-	Key string
+	// Key is the API key. Required. No form of printing, logging or encoding the options shows it.
+	Key string `json:"-" xml:"-" yaml:"-"`
 	// Project is sent with every request. Empty: the key's own project.
 	Project string
 	// HTTPClient sends the requests: set its Transport for TLS, a proxy or traces. Its CheckRedirect is not

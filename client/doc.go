@@ -21,20 +21,20 @@
 // # What is sent again
 //
 // Options.Retries says how often (4 times if it is zero, never if it is negative). A call is sent again after
-// a connection error, a timeout, and the statuses 429, 500, 502, 503 and 504. The
-// waits are about 0.5, 1, 2 and 4
-// seconds, and at least as long as Retry-After. A Retry-After of more than 30 seconds, and the end of the
-// context, end the call.
+// a connection error, a timeout, and the statuses 429, 500, 502, 503 and 504. The waits are about 0.5, 1, 2
+// and 4 seconds, and at least as long as Retry-After. A Retry-After of more than 30 seconds, and the end of
+// the context, end the call.
 //
 //   - Every GET request is sent again.
 //   - Send, SendBatch, SendEvent and CreatePoll are sent again with the same IdempotencyKey, so that the
 //     server accepts them once. A request without a key gets a random one, which lasts for that call only.
 //   - All other calls are sent once, also those of Call.
 //
-// A call of the second kind may end without a response although the server has accepted it; Ambiguous reports
-// that. To send it again later, also after a restart, set IdempotencyKey to something that the payment
-// already has, such as the order number and the event, and send the same request again. The server then
-// returns the first callback, with Replayed true.
+// A call of the second kind may end although the server may have accepted it: it then returns a
+// *NoAnswerError, which has the idempotency key of the request, also a random one. Send the same request again
+// with this key: the server returns the first callback, with Replayed true, or accepts the request now. To do
+// so after a restart too, set IdempotencyKey to something that the payment already has, such as the order
+// number and the event.
 //
 // # Errors
 //
@@ -44,7 +44,8 @@
 //	if errors.Is(err, client.CodeNotFound) { … }
 //	if e, ok := errors.AsType[*client.Error](err); ok { log.Println(e.Status, e.Code, e.Errors) }
 //
-// A call without a complete response is a *NoAnswerError.
+// A *NoAnswerError means that no complete response arrived. Ambiguous reports whether the request may have had
+// an effect.
 //
 // # Traces, and TLS
 //

@@ -30,7 +30,7 @@ func (f *feed) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.asked = append(f.asked, r.URL.Query().Encode())
 	status, text := 200, ""
 	if f.reads%2 == 0 {
-		switch f.reads / 2 % 4 {
+		switch f.reads / 2 % 5 {
 		case 0:
 			return nil, io.ErrUnexpectedEOF
 		case 1:
@@ -42,6 +42,8 @@ func (f *feed) RoundTrip(r *http.Request) (*http.Response, error) {
 		case 3:
 			<-r.Context().Done()
 			return nil, r.Context().Err()
+		case 4:
+			status = http.StatusInternalServerError
 		}
 	}
 	after, _ := strconv.Atoi(r.URL.Query().Get("cursor"))

@@ -36,28 +36,28 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 // call that has no key is sent once.
 func TestLostResponse(t *testing.T) {
 	for name, tc := range map[string]struct {
-		send func(c *client.Client) error
+		send func(c *client.Client, ref string) error
 		want int
 	}{
-		"one": {func(c *client.Client) error {
+		"one": {func(c *client.Client, ref string) error {
 			cb, err := c.Send(ctx, client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-one", Delay: "1h", Body: new("x"),
+				URL: "https://shop.example/", Ref: ref, Delay: "1h", Body: new("x"),
 			})
 			if err == nil && !cb.Replayed {
 				err = fmt.Errorf("%s is not replayed", cb.ID)
 			}
 			return err
 		}, 1},
-		"own-key": {func(c *client.Client) error {
+		"own-key": {func(c *client.Client, ref string) error {
 			_, err := c.Send(ctx, client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-own-key", Delay: "1h", Body: new("x"),
-				IdempotencyKey: "order-77",
+				URL: "https://shop.example/", Ref: ref, Delay: "1h", Body: new("x"),
+				IdempotencyKey: ref,
 			})
 			return err
 		}, 1},
-		"batch": {func(c *client.Client) error {
+		"batch": {func(c *client.Client, ref string) error {
 			request := client.CallbackRequest{
-				URL: "https://shop.example/", Ref: "lost-batch", Delay: "1h", Body: new("x"),
+				URL: "https://shop.example/", Ref: ref, Delay: "1h", Body: new("x"),
 			}
 			got, err := c.SendBatch(ctx, []client.CallbackRequest{request, request, request})
 			for _, r := range got {
@@ -67,7 +67,7 @@ func TestLostResponse(t *testing.T) {
 			}
 			return err
 		}, 3},
-		"event": {func(c *client.Client) error {
+		"event": {func(c *client.Client, ref string) error {
 			url := client.Set("https://shop.example/")
 			change := client.EndpointChange{EndpointFields: client.EndpointFields{
 				URL: url, Topics: client.Set([]string{"lost.event"}),
@@ -77,13 +77,13 @@ func TestLostResponse(t *testing.T) {
 				return fmt.Errorf("the first response was not lost: %w", err)
 			}
 			_, err = c.SendEvent(ctx, client.CallbackRequest{
-				Topic: "lost.event", Ref: "lost-event", Delay: "1h", Body: new("x"),
+				Topic: "lost.event", Ref: ref, Delay: "1h", Body: new("x"),
 			})
 			return err
 		}, 1},
-		"poll": {func(c *client.Client) error {
+		"poll": {func(c *client.Client, ref string) error {
 			_, err := c.CreatePoll(ctx, client.PollRequest{
-				Ref: "lost-poll", Delay: "1h",
+				Ref: ref, Delay: "1h",
 				Request: &client.CallbackRequest{URL: "https://bank.example/", Method: "GET"},
 				Until:   &client.Until{Success: []client.Predicate{{"pointer": "/state", "eq": "OK"}}},
 			})
@@ -92,13 +92,14 @@ func TestLostResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ref := unique("lost-" + name)
 			l := &lossy{lose: 2}
 			c := newClient(t, client.Options{URL: serverURL, HTTPClient: &http.Client{Transport: l}})
-			if err := tc.send(c); err != nil || l.requests <= l.lose {
+			if err := tc.send(c, ref); err != nil || l.requests <= l.lose {
 				t.Errorf("%v after %d requests", err, l.requests)
 			}
 			found := 0
-			for _, err := range c.Callbacks(client.Filter{Ref: "lost-" + name}).All(ctx) {
+			for _, err := range c.Callbacks(client.Filter{Ref: ref}).All(ctx) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -115,8 +116,9 @@ func TestLostResponse(t *testing.T) {
 // reader stops after every third outcome and continues from its cursor.
 func TestFeedOfTheServer(t *testing.T) {
 	const callbacks = 20
-	newProject("feed")
-	o := client.Options{URL: serverURL, Key: adminKey, Project: "feed"}
+	project := unique("feed")
+	newProject(project)
+	o := client.Options{URL: serverURL, Key: adminKey, Project: project}
 	sender := newClient(t, o)
 	o.HTTPClient = &http.Client{Transport: &breaking{}}
 	reader := newClient(t, o)

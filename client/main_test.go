@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +50,12 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// runs counts the calls of unique.
+var runs atomic.Int64
+
+// unique returns a name that no other test has, and no other run of the same test: all use one server.
+func unique(name string) string { return fmt.Sprint(name, "-", runs.Add(1)) }
 
 // scheduled returns a callback that is due in an hour.
 func scheduled(ref string) client.Callback {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -198,7 +199,14 @@ func TestKeyIsNotPrinted(t *testing.T) {
 		}
 		slog.New(slog.NewTextHandler(&b, nil)).Info("a", "v", v)
 	}
-	slog.New(slog.NewJSONHandler(&b, nil)).Info("a", "v", o)
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("a", "v", o, "in", struct{ O client.Options }{o})
+	for _, encode := range []func(any) ([]byte, error){json.Marshal, xml.Marshal} {
+		text, err := encode(o)
+		if err != nil || !bytes.Contains(text, []byte("shop")) {
+			t.Errorf("%s, %v", text, err)
+		}
+		b.Write(text)
+	}
 	if text := b.String(); strings.Contains(text, "top-secret") || !strings.Contains(text, "shop") ||
 		strings.Contains(text, fmt.Sprintf("%x", "top-secret")) {
 		t.Errorf("printed:\n%s", text)
