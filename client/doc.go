@@ -31,10 +31,10 @@
 //   - All other calls are sent once, also those of Call.
 //
 // A call of the second kind may end although the server may have accepted it: it then returns a
-// *NoAnswerError, which has the idempotency key of the request, also a random one. Send the same request again
-// with this key: the server returns the first callback, with Replayed true, or accepts the request now. To do
-// so after a restart too, set IdempotencyKey to something that the payment already has, such as the order
-// number and the event.
+// *NoAnswerError, which has the idempotency key of the request, also a random one. Send the same request
+// again with this key: the server returns the first callback, with Replayed true, or accepts the request now.
+// To do so after a restart too, set IdempotencyKey to something that the payment already has, such as the
+// order number and the event.
 //
 // # Errors
 //
@@ -44,8 +44,8 @@
 //	if errors.Is(err, client.CodeNotFound) { … }
 //	if e, ok := errors.AsType[*client.Error](err); ok { log.Println(e.Status, e.Code, e.Errors) }
 //
-// A *NoAnswerError means that no complete response arrived. Ambiguous reports whether the request may have had
-// an effect.
+// A *NoAnswerError means that no complete response arrived. Ambiguous reports whether the request may have
+// had an effect.
 //
 // # Traces, and TLS
 //

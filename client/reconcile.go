@@ -56,8 +56,8 @@ func (c *Client) Outcomes(
 // then no outcome is left out, and none comes twice.
 //
 // A lost connection and a temporary error are no end: FollowOutcomes logs a warning (Options.Logger) and
-// reads again until ctx ends. The iteration ends with an error, which is that of ctx or a lasting one, such as an
-// invalid key, cursor or certificate.
+// reads again until ctx ends. The iteration ends with an error, which is that of ctx or a lasting one, such
+// as an invalid key, cursor or certificate.
 //
 // The server keeps outcomes for 30 days. A cursor that is older continues with the oldest outcome that is
 // kept, without an error: then use Callbacks to read what is missing.

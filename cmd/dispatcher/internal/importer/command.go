@@ -54,6 +54,8 @@ type summary struct {
 	Accepted int `json:"accepted"`
 	Replayed int `json:"replayed"`
 	Refused  int `json:"refused"`
+	// Canceled counts the Replayed lines whose callback is canceled, so that it is not sent.
+	Canceled int `json:"canceled"`
 	// Skipped lines were finished by the earlier import that this one continues.
 	Skipped int    `json:"skipped"`
 	DryRun  bool   `json:"dry_run"`
@@ -109,12 +111,16 @@ func (cmd *Command) print(c *console.Console, sum *summary, failed bool) error {
 		if sum.Refused > 0 && sum.Errors != "" {
 			where = " (see " + sum.Errors + ")"
 		}
+		canceled := ""
+		if sum.Canceled > 0 {
+			canceled = fmt.Sprintf(" (%d of them canceled)", sum.Canceled)
+		}
 		verb := "imported"
 		if failed {
 			verb = "stopped after"
 		}
-		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d accepted before, %d refused%s",
-			verb, sum.Lines, sum.Took, sum.Accepted, sum.Replayed, sum.Refused, where)
+		_, err = fmt.Fprintf(c.Out, "%s %d lines in %s: %d accepted, %d accepted before%s, %d refused%s",
+			verb, sum.Lines, sum.Took, sum.Accepted, sum.Replayed, canceled, sum.Refused, where)
 		if sum.Skipped > 0 {
 			_, err = fmt.Fprintf(c.Out, "; skipped %d lines of an earlier import", sum.Skipped)
 		}

@@ -133,8 +133,9 @@ func (im *importer) sendBatch(ctx context.Context, batch []*Line) error {
 // Results is the response to a batch, with one result per element.
 type Results struct {
 	Results []struct {
-		Status  int             `json:"status"`
-		Problem *client.Problem `json:"problem"`
+		Status   int             `json:"status"`
+		Callback client.Callback `json:"callback"`
+		Problem  *client.Problem `json:"problem"`
 	} `json:"results"`
 }
 
@@ -173,6 +174,12 @@ func (im *importer) sendOnce(ctx context.Context, batch []*Line) (left []*Line, 
 			im.sum.Accepted++
 		case r.Status == http.StatusOK:
 			im.sum.Replayed++
+			if cb := r.Callback; cb.State == client.Canceled {
+				im.sum.Canceled++
+				im.progress.Log(console.Printable(fmt.Sprintf(
+					"dispatcher: line %d was accepted before, and its callback %s is canceled: it is not "+
+						"sent; \"callback retry\" sends it", batch[i].Number, cb.ID)))
+			}
 		case r.Status >= 500 || r.Status == http.StatusConflict || r.Status == http.StatusTooManyRequests:
 			left = append(left, batch[i])
 		default:
