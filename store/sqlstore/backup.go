@@ -18,8 +18,6 @@ import (
 type Backup struct {
 	// Callbacks is the number of callbacks in the copy. Open are those that have not ended.
 	Callbacks, Open int64
-	// Sealed are encrypted rows of the copy, one for each table and master key.
-	Sealed []store.SealedRow
 }
 
 // BackupSQLite copies the SQLite database at from, which processes may be using, to the new file at to. It
@@ -40,17 +38,41 @@ func BackupSQLite(ctx context.Context, from, to string) (Backup, error) {
 	return b, nil
 }
 
-// SQLiteSize returns the size in bytes of the rows and indexes in the SQLite database at path. A copy is
-// about as large.
-func SQLiteSize(ctx context.Context, path string) (size int64, err error) {
+// A Source describes a SQLite database that is to be copied.
+type Source struct {
+	// Size is the size in bytes of the rows and indexes. A copy is about as large.
+	Size int64
+	// Installation is a random id that each copy of the database has too. It is empty before the first start
+	// of a server.
+	Installation string
+	// Sealed are encrypted rows, one for each table and master key.
+	Sealed []store.SealedRow
+}
+
+// InspectSQLite describes the SQLite database at path, which processes may be using.
+func InspectSQLite(ctx context.Context, path string) (s Source, err error) {
 	err = withSQLite(path, "rw", func(db *sql.DB) error {
-		return db.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size
-			FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&size)
+		if err := checkTables(ctx, db); err != nil {
+			return err
+		}
+		err := db.QueryRowContext(ctx, `SELECT (page_count - freelist_count) * page_size
+			FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`).Scan(&s.Size)
+		if err != nil {
+			return err
+		}
+		// No caller can replace the key that signs the cursors of lists.
+		err = db.QueryRowContext(ctx, `SELECT id FROM secrets WHERE project = '' AND use = 'cursor'
+			ORDER BY id LIMIT 1`).Scan(&s.Installation)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		s.Sealed, err = ReadSealedKeys(ctx, db, time.Now().UnixMilli())
+		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("read the size of the database: %w", err)
+		return Source{}, fmt.Errorf("read the database: %w", err)
 	}
-	return size, nil
+	return s, nil
 }
 
 // withSQLite runs fn with the existing SQLite file at path. mode is SQLite's: "rw", or "ro".
@@ -130,12 +152,8 @@ func checkCopy(ctx context.Context, path string, before int64) (b Backup, err er
 		if after < before {
 			return fmt.Errorf("it ends with commit %d, and the database had commit %d before", after, before)
 		}
-		if err := db.QueryRowContext(ctx, `SELECT COUNT(*), COUNT(CASE WHEN state = $1 THEN 1 END)
-			FROM callbacks`, store.Scheduled).Scan(&b.Callbacks, &b.Open); err != nil {
-			return err
-		}
-		b.Sealed, err = ReadSealedKeys(ctx, db, time.Now().UnixMilli())
-		return err
+		return db.QueryRowContext(ctx, `SELECT COUNT(*), COUNT(CASE WHEN state = $1 THEN 1 END)
+			FROM callbacks`, store.Scheduled).Scan(&b.Callbacks, &b.Open)
 	})
 	return b, err
 }

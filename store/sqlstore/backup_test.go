@@ -40,7 +40,7 @@ func TestBackupHasEveryCommitFromBefore(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the copy: %s", info.Mode())
 	}
-	if size := must(SQLiteSize(t.Context(), to)); size != info.Size() {
+	if size := must(InspectSQLite(t.Context(), to)).Size; size != info.Size() {
 		t.Errorf("size: %d, and the compact file has %d", size, info.Size())
 	}
 	restored := openSlow(t, "sqlite:"+to)

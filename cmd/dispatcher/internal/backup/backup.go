@@ -1,8 +1,8 @@
 // Package backup copies the SQLite database of a server, which may be running, together with its master key.
 //
 // A backup is a directory with the name dispatcher-TIME that holds dispatcher.db and master.key. It gets this
-// name only after the copy was synced and checked, so a directory with such a name is complete. The package
-// does not restore: docs/guide/backup.md has the steps.
+// name only after the copy was synced and checked, so a directory with such a name is complete. All backups
+// of a directory belong to one installation. docs/guide/backup.md has the steps of a restore.
 package backup
 
 import (
@@ -28,7 +28,7 @@ import (
 // Command makes a backup.
 type Command struct {
 	config.Flags
-	Dest     string `arg:"" name:"dest" help:"Directory of the backups. It is created if it is missing, and should be on another disk."`
+	Dest     string `arg:"" name:"dest" help:"Directory of the backups of this server alone. It is created if it is missing, and should be on another disk."`
 	Keep     int    `default:"7" placeholder:"N" help:"Remove older backups in DEST, so that N are left. 0 keeps all. Default: 7."`
 	NoKey    bool   `help:"Leave out master.key. Then keep it in another place: a backup is useless without it."`
 	Textfile string `placeholder:"FILE" help:"Write the time of this backup to FILE for the textfile collector of Prometheus's node_exporter. The name ends with .prom."`
@@ -46,6 +46,8 @@ const (
 	timeLayout = "20060102T150405.000Z"
 	partial    = ".partial-"
 	lockName   = ".lock"
+	// ownerName has the id of the installation that the backups belong to.
+	ownerName = ".installation"
 )
 
 var backupName = regexp.MustCompile(`^dispatcher-\d{8}T\d{6}\.\d{3}Z$`)
@@ -95,6 +97,14 @@ type made struct {
 // backUp makes a backup, removes the oldest ones and writes the metric. If it returns a backup and an error,
 // the backup is complete, but needs the user's attention.
 func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Time) (*made, error) {
+	source, err := inspect(ctx, s.SQLitePath())
+	if err != nil {
+		return nil, err
+	}
+	key, err := cmd.readKeys(s, source.Sealed)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(cmd.Dest, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of the backups: %w", err)
 	}
@@ -106,23 +116,19 @@ func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Tim
 		return nil, err
 	}
 	defer lock.Close()
+	if err := checkOwner(cmd.Dest, source.Installation); err != nil {
+		return nil, err
+	}
 	// Only the owner of the lock makes or removes backups, so these are what a killed process left.
 	if err := removeHidden(cmd.Dest); err != nil {
 		return nil, fmt.Errorf("remove an incomplete backup: %w", err)
 	}
-	if err := checkSpace(ctx, s.SQLitePath(), cmd.Dest); err != nil {
+	if err := checkSpace(source.Size, cmd.Dest); err != nil {
 		return nil, err
-	}
-	ring, key, err := cmd.readKeys(s)
-	if err != nil {
-		return nil, fmt.Errorf("read the master key: %w", err)
 	}
 	m, err := cmd.write(ctx, s.SQLitePath(), key, "dispatcher-"+now.UTC().Format(timeLayout))
 	if err != nil {
 		return nil, err
-	}
-	if err := checkKeys(ring, m.Sealed); err != nil {
-		return m, err
 	}
 	if err := cmd.removeOld(filepath.Base(m.path)); err != nil {
 		return m, fmt.Errorf("remove old backups: %w", err)
@@ -133,18 +139,39 @@ func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Tim
 	return m, nil
 }
 
-// checkSpace refuses a backup that would fill the disk: if the database is on the same one, SQL would fail.
-func checkSpace(ctx context.Context, database, dest string) error {
-	if _, err := os.Stat(database); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s does not exist; check data_dir and database_url", database)
-		}
-		return err
+func inspect(ctx context.Context, database string) (sqlstore.Source, error) {
+	_, err := os.Stat(database)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%s does not exist; check data_dir and database_url", database)
 	}
-	size, err := sqlstore.SQLiteSize(ctx, database)
 	if err != nil {
-		return err
+		return sqlstore.Source{}, err
 	}
+	return sqlstore.InspectSQLite(ctx, database)
+}
+
+// checkOwner refuses the directory of another installation: --keep would remove the backups of that one. The
+// first backup of an installation makes the directory its own.
+func checkOwner(dest, installation string) error {
+	path := filepath.Join(dest, ownerName)
+	owner, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if installation == "" {
+			return nil // no server has started on this database
+		}
+		return writeSynced(path, installation+"\n", 0o600)
+	case err != nil:
+		return err
+	case strings.TrimSpace(string(owner)) != installation:
+		return fmt.Errorf("%s has the backups of another database, and --keep would remove them: choose "+
+			"another directory, or remove %s if this database replaces that one", dest, path)
+	}
+	return nil
+}
+
+// checkSpace refuses a backup that would fill the disk: if the database is on the same one, SQL would fail.
+func checkSpace(size int64, dest string) error {
 	free, _, err := machine.DiskSpace(dest)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
@@ -159,22 +186,34 @@ func checkSpace(ctx context.Context, database, dest string) error {
 	return nil
 }
 
-// readKeys returns the master keys of the server, and the one to copy: empty with the setting master_key,
-// which is kept where it comes from. With --no-key it returns neither, unless master_key is set.
-func (cmd *Command) readKeys(s *config.Settings) (ring *secret.Keyring, toCopy string, err error) {
+// readKeys checks that the master keys of the server decrypt the secrets of the database, and returns the key
+// to copy. It is empty with the setting master_key, which is kept where it comes from, and with --no-key,
+// where no key is checked.
+func (cmd *Command) readKeys(s *config.Settings, sealed []store.SealedRow) (toCopy string, err error) {
 	keys := s.MasterKey
 	if len(keys) == 0 {
 		if cmd.NoKey {
-			return nil, "", nil
+			return "", nil
 		}
 		toCopy, err = config.ReadSecretFile(filepath.Join(s.DataDir, config.MasterKeyFile))
 		if err != nil {
-			return nil, "", err
+			return "", fmt.Errorf("read the master key: %w", err)
 		}
 		keys = []string{toCopy}
 	}
-	ring, err = secret.NewKeyring(keys)
-	return ring, toCopy, err
+	ring, err := secret.NewKeyring(keys)
+	if err != nil {
+		return "", fmt.Errorf("read the master key: %w", err)
+	}
+	var problems []string
+	for _, p := range ring.Check(sealed) {
+		problems = append(problems, p.String())
+	}
+	if len(problems) > 0 {
+		return "", fmt.Errorf("nothing was copied, because a restore needs another master key: %s; give all "+
+			"keys as master_key, and keep them", strings.Join(problems, "; "))
+	}
+	return toCopy, nil
 }
 
 // write makes the backup with this name.
@@ -211,22 +250,6 @@ func (cmd *Command) write(ctx context.Context, database, key, name string) (m *m
 		return nil, err
 	}
 	return m, machine.SyncDir(cmd.Dest)
-}
-
-// checkKeys checks that the keys, if they are known, decrypt the secrets in the copy.
-func checkKeys(ring *secret.Keyring, rows []store.SealedRow) error {
-	if ring == nil {
-		return nil
-	}
-	var problems []string
-	for _, p := range ring.Check(rows) {
-		problems = append(problems, p.String())
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the copy is complete, but a restore needs another master key: %s; give all keys as "+
-		"master_key, and keep them", strings.Join(problems, "; "))
 }
 
 // removeOld removes the oldest backups, so that cmd.Keep are left. The one just made stays, also if the clock

@@ -146,14 +146,19 @@ func restore(t *testing.T, path, dataDir string) {
 	}
 }
 
-// TestBackupNeedsTheRightKey checks that a copy that its master key cannot decrypt is kept and reported, and
-// that no older backup is removed for it.
+// TestBackupNeedsTheRightKey checks that nothing is copied or removed if the master key does not decrypt the
+// database.
 func TestBackupNeedsTheRightKey(t *testing.T) {
 	t.Parallel()
 	r := apptest.Start(t, apptest.Settings(t))
 	dest, metric := t.TempDir(), filepath.Join(t.TempDir(), "dispatcher.prom")
 	args := []string{"backup", dest, "--data-dir=" + r.Settings.DataDir, "--keep=1", "--textfile=" + metric}
 	program.Terminal().Ends(t, console.ExitOK, args...)
+	first := backups(t, dest)
+	good, err := os.ReadFile(filepath.Join(dest, first[0], config.MasterKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
 	key := filepath.Join(r.Settings.DataDir, config.MasterKeyFile)
 	if err := os.WriteFile(key, []byte(cmdtest.SomeKey('w')), 0o600); err != nil {
 		t.Fatal(err)
@@ -163,24 +168,20 @@ func TestBackupNeedsTheRightKey(t *testing.T) {
 	}
 	term := program.Terminal()
 	term.Ends(t, console.ExitFailed, args...)
-	cmdtest.Contains(t, term.Stderr.String(), "the copy is complete, but a restore needs another master key",
+	cmdtest.Contains(t, term.Stderr.String(), "nothing was copied, because a restore needs another master",
 		"which is missing in the settings")
-	if names := backups(t, dest); len(names) != 2 {
-		t.Errorf("backups: %q", names)
+	if left := backups(t, dest); !slices.Equal(left, first) {
+		t.Errorf("backups: %q, want %q", left, first)
 	}
 	if _, err := os.Stat(metric); err == nil {
 		t.Error("the textfile reports a success")
 	}
-	// With the keys as a setting nothing is copied.
-	good, err := os.ReadFile(filepath.Join(dest, backups(t, dest)[0], config.MasterKeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	// The setting replaces the file, and no file is copied.
 	term = program.Terminal("DISPATCHER_MASTER_KEY=" + cmdtest.SomeKey('n') + "," +
 		strings.TrimSpace(string(good)))
 	term.Ends(t, console.ExitOK, args...)
 	last := backups(t, dest)
-	if len(last) != 1 {
+	if len(last) != 1 || last[0] == first[0] {
 		t.Errorf("backups after a success with --keep=1: %q", last)
 	}
 	if _, err := os.Stat(filepath.Join(dest, last[0], config.MasterKeyFile)); err == nil {
@@ -188,6 +189,31 @@ func TestBackupNeedsTheRightKey(t *testing.T) {
 	}
 	if _, err := os.Stat(metric); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestBackupsOfTwoServers checks that a server refuses the directory of another one, whose backups --keep
+// would remove. A restored database continues its own directory.
+func TestBackupsOfTwoServers(t *testing.T) {
+	t.Parallel()
+	dest := t.TempDir()
+	one, two := apptest.Start(t, apptest.Settings(t)), apptest.Start(t, apptest.Settings(t))
+	args := func(dataDir string) []string {
+		return []string{"backup", dest, "--data-dir=" + dataDir, "--keep=1"}
+	}
+	program.Terminal().Ends(t, console.ExitOK, args(one.Settings.DataDir)...)
+	first := backups(t, dest)
+	term := program.Terminal()
+	term.Ends(t, console.ExitFailed, args(two.Settings.DataDir)...)
+	cmdtest.Contains(t, term.Stderr.String(), dest+" has the backups of another database")
+	if left := backups(t, dest); !slices.Equal(left, first) {
+		t.Errorf("backups: %q, want %q", left, first)
+	}
+	restored := filepath.Join(t.TempDir(), "data")
+	restore(t, filepath.Join(dest, first[0]), restored)
+	program.Terminal().Ends(t, console.ExitOK, args(restored)...)
+	if left := backups(t, dest); len(left) != 1 || left[0] == first[0] {
+		t.Errorf("backups after one of the restored database: %q", left)
 	}
 }
 
