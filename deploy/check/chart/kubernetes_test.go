@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -16,31 +18,10 @@ const (
 	header        = "# Rendered from deploy/helm/dispatcher with deploy/kubernetes/values.yaml.\n"
 )
 
-var update = flag.Bool("update", false, "write the files that the chart renders or copies")
+var update = flag.Bool("update", false, "write the files that the chart renders")
 
-// copyFiles gives the chart the alert rules and the dashboard of deploy, because a chart cannot read files
-// outside of its directory. A test of package deploy compares the copies.
-func copyFiles(t *testing.T) {
-	t.Helper()
-	for name, source := range map[string]string{
-		"alerts.yaml": "prometheus/alerts.yaml", "recording.yaml": "prometheus/recording.yaml",
-		"dispatcher.json": "grafana/dispatcher.json",
-	} {
-		text, err := os.ReadFile(root + "deploy/" + source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(chartDir, "files", name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestKubernetes compares deploy/kubernetes with the rendered chart, and builds both kustomizations.
+// TestKubernetes compares deploy/kubernetes with the rendered chart, and builds the kustomization.
 func TestKubernetes(t *testing.T) {
-	if *update {
-		copyFiles(t)
-	}
 	values, err := os.ReadFile(kubernetesDir + "/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -50,30 +31,51 @@ func TestKubernetes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]bool{"base/kustomization.yaml": true, "monitoring/kustomization.yaml": true}
+	dir := filepath.Join(kubernetesDir, "base")
 	for name, text := range r.files {
-		dir := "base"
-		if name == "podmonitor.yaml" || name == "prometheusrule.yaml" {
-			dir = "monitoring"
-		}
-		same(t, filepath.Join(kubernetesDir, dir, name), header+text)
-		files[dir+"/"+name] = true
+		same(t, filepath.Join(dir, name), header+text)
 	}
-	for dir, documents := range map[string]int{"base": len(r.files) - 2, "monitoring": len(r.files)} {
-		entries, err := os.ReadDir(filepath.Join(kubernetesDir, dir))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if r.files[e.Name()] == "" && e.Name() != "kustomization.yaml" {
+			t.Errorf("deploy/kubernetes/base/%s is not rendered any more; remove it", e.Name())
+		}
+	}
+	built := build(t, dir)
+	built.check(t, "dispatcher")
+	if len(built.files) != len(r.files) || *built.deployment.Spec.Replicas != 2 {
+		t.Errorf("the kustomization has %d documents, want %d", len(built.files), len(r.files))
+	}
+}
+
+// TestFiles checks that a packaged chart has the alert rules and the dashboard of deploy. In the directory of
+// the chart they are symbolic links, because a chart cannot read files outside of it.
+func TestFiles(t *testing.T) {
+	archive, err := chartutil.Save(loadChart(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	packaged, err := loader.LoadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{}
+	for _, f := range packaged.Files {
+		has[f.Name] = string(f.Data)
+	}
+	for name, source := range map[string]string{
+		"files/alerts.yaml": "prometheus/alerts.yaml", "files/recording.yaml": "prometheus/recording.yaml",
+		"files/dispatcher.json": "grafana/dispatcher.json",
+	} {
+		want, err := os.ReadFile(root + "deploy/" + source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range entries {
-			if name := dir + "/" + e.Name(); !files[name] {
-				t.Errorf("deploy/kubernetes/%s is not rendered any more; remove it", name)
-			}
-		}
-		built := build(t, filepath.Join(kubernetesDir, dir))
-		built.check(t, "dispatcher")
-		if len(built.files) != documents || *built.deployment.Spec.Replicas != 2 {
-			t.Errorf("the kustomization deploy/kubernetes/%s has %d documents, want %d", dir,
-				len(built.files), documents)
+		if has[name] != string(want) {
+			t.Errorf("%s of the packaged chart is not deploy/%s", name, source)
 		}
 	}
 }

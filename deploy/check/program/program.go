@@ -18,15 +18,15 @@ import (
 // Root is the root of the repository, from the directory of a package of this module.
 const Root = "../../../"
 
-// Build builds the program from this checkout, with the flags of the Dockerfile but without its profile, and
-// returns its path.
+// Build builds the program from this checkout, and returns its path. It shares the build cache with the
+// other tests, so it has neither -trimpath nor the profile.
 func Build(tb testing.TB) string {
 	tb.Helper()
 	path, err := filepath.Abs(filepath.Join(tb.TempDir(), "dispatcher"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-pgo=off", "-tags", "nomsgpack",
+	build := exec.Command("go", "build", "-buildvcs=false", "-pgo=off", "-tags", "nomsgpack",
 		"-ldflags", "-s -w -X main.version=test", "-o", path, "./cmd/dispatcher")
 	build.Dir = Root
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
