@@ -38,9 +38,10 @@ func TestGoodValues(t *testing.T) {
 		{"one process with SQLite and Redis", "d", "redisUrl: rediss+cluster://a:6379,b:6379"},
 		{"no process", "d", "replicas: 0"},
 		{"own claim and account", "d",
-			"persistence: {existingClaim: mine}\nserviceAccount: {name: mine}"},
+			"persistence: {existingClaim: mine, backupClaim: backups}\nserviceAccount: {name: mine}"},
 		{"storage class", "d", "persistence: {storageClass: fast, size: 500Gi}"},
 		{"no network policy", "d", "networkPolicy: {enabled: false}"},
+		{"storage by extraEgress only", "d", scaled + "networkPolicy: {storagePorts: []}"},
 		{"every option", "dispatcher", string(all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -84,6 +85,7 @@ func TestBadValues(t *testing.T) {
 		{"settings: {listen: \"0.0.0.0:80\"}", "/settings"},
 		{"settings: {admin_key: abc}", "/settings"},
 		{"settings: {workers: {a: 1}}", "/settings/workers"},
+		{"databaseUrl: postgres://db/x\npersistence: {backupClaim: b}", "backupClaim is for SQLite"},
 		{"ingress: {enabled: true}", "ingress.enabled needs ingress.hosts"},
 		{"ingress: {enabled: \"yes\"}", "/ingress/enabled"},
 		{"service: {type: ExternalName}", "/service/type"},
@@ -189,7 +191,8 @@ func TestNotes(t *testing.T) {
 	for values, want := range map[string][]string{
 		"": {"one process with SQLite.", "create secret generic dispatcher-keys", "8080:80 &",
 			"No monitoring"},
-		scaled: {"2 processes with PostgreSQL and Redis."},
+		scaled: {"2 processes with PostgreSQL and Redis.", "http://127.0.0.1:8080/ui/"},
+		"settings: {public_url: https://hooks.example}": {"Admin pages: https://hooks.example/ui/"},
 		"existingSecret: {name: k, keys: {databaseUrl: uri, adminKey: a}}": {"secret generic k",
 			"--from-literal=uri=postgres://", "{.data.a}"},
 	} {

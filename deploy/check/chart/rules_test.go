@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -111,9 +112,10 @@ func (r *rendered) checkSelectors(t *testing.T) {
 		selectors = append(selectors, r.monitor.Spec.Selector.MatchLabels)
 	}
 	for _, c := range r.deployment.Spec.Template.Spec.TopologySpreadConstraints {
-		if c.LabelSelector != nil {
-			selectors = append(selectors, c.LabelSelector.MatchLabels)
+		if c.LabelSelector == nil {
+			t.Fatalf("the constraint of %s counts no pods", c.TopologyKey)
 		}
+		selectors = append(selectors, c.LabelSelector.MatchLabels)
 	}
 	for _, s := range selectors {
 		if len(s) == 0 || s["app.kubernetes.io/version"] != "" || s["helm.sh/chart"] != "" {
@@ -320,9 +322,14 @@ func (r *rendered) checkPorts(t *testing.T, container core.Container) {
 	if r.monitor != nil {
 		e := r.monitor.Spec.PodMetricsEndpoints
 		if len(e) != 1 || e[0].Port == nil || *e[0].Port != "ops" || e[0].Path != "/metrics" ||
-			len(e[0].RelabelConfigs) != 1 || e[0].RelabelConfigs[0].TargetLabel != "job" ||
-			!strings.HasPrefix(*e[0].RelabelConfigs[0].Replacement, "dispatcher") {
-			t.Errorf("Prometheus reads %+v", e)
+			len(e[0].RelabelConfigs) != 1 {
+			t.Fatalf("Prometheus reads %+v", e)
+		}
+		// Two releases with the same name in different namespaces are two jobs.
+		job := e[0].RelabelConfigs[0]
+		if job.TargetLabel != "job" || *job.Replacement != "dispatcher/$1/"+r.deployment.Name ||
+			!slices.Equal(job.SourceLabels, []monitoring.LabelName{"__meta_kubernetes_namespace"}) {
+			t.Errorf("the job is %+v", job)
 		}
 	}
 }

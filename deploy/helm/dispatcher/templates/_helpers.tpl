@@ -17,7 +17,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "dispatcher.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- /* Not empty with PostgreSQL. */ -}}
@@ -43,11 +43,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Values.persistence.existingClaim | default (printf "%s-data" (include "dispatcher.fullname" .)) -}}
 {{- end -}}
 
-{{- define "dispatcher.job" -}}
-{{- $name := include "dispatcher.fullname" . -}}
-{{- ternary $name (printf "dispatcher-%s" $name) (hasPrefix "dispatcher" $name) -}}
-{{- end -}}
-
 {{- define "dispatcher.image" -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
@@ -66,6 +61,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and .Values.redisUrl .Values.existingSecret.keys.redisUrl -}}
 {{- fail "redisUrl and existingSecret.keys.redisUrl are both set; keep one of them" -}}
+{{- end -}}
+{{- if and .Values.persistence.backupClaim (include "dispatcher.postgres" .) -}}
+{{- fail "persistence.backupClaim is for SQLite: back up PostgreSQL with pg_dump or as your provider does" -}}
 {{- end -}}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
 {{- fail "ingress.enabled needs ingress.hosts" -}}
