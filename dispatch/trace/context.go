@@ -129,6 +129,9 @@ type request struct {
 
 type requestKey struct{}
 
+// unrecorded is the trace of a request that is not recorded and whose caller has none.
+var unrecorded = new(request)
+
 // In returns a context that FromContext finds the span in.
 func (s *Span) In(ctx context.Context) context.Context {
 	return context.WithValue(ctx, requestKey{}, &request{creation: s.Context(), span: s})

@@ -103,8 +103,11 @@ func (t *Tracer) Request(
 	if t == nil && caller == nil {
 		return ctx, nil
 	}
+	if caller == nil && !t.chosen() {
+		return context.WithValue(ctx, requestKey{}, unrecorded), nil
+	}
 	r := &request{creation: caller}
-	if t != nil && (caller.Sampled() || caller == nil && t.chosen()) {
+	if t != nil && (caller.Sampled() || caller == nil) {
 		r.span = t.start(method+" "+route, oteltrace.SpanKindServer, caller.spanContext(true),
 			oteltrace.WithAttributes(keyMethod.String(method), keyRoute.String(route)))
 		r.creation = r.span.Context()

@@ -388,6 +388,22 @@ func TestWithoutACollectorNothingIsAllocated(t *testing.T) {
 	tracer.Close(time.Minute)
 }
 
+// With a collector, a callback that is not recorded costs one value in the context of its accept.
+func TestAnUnrecordedCallbackAllocatesNoSpan(t *testing.T) {
+	w := newWorld(t, 0)
+	list, cb := drafts(1), stamped(drafts(1)[0], 1)
+	if n := testing.AllocsPerRun(100, func() {
+		ctx, span := w.Request(t.Context(), nil, "POST", "/v1/callbacks")
+		w.Create(ctx, list).End(nil)
+		span.EndRequest(202)
+		s := w.Attempt(cb, time.Time{}, nil, false)
+		s.BeginSettle(nil)
+		s.EndSettle()
+	}); n > 1 {
+		t.Errorf("%g allocations", n)
+	}
+}
+
 func TestChecks(t *testing.T) {
 	for endpoint, fine := range map[string]bool{
 		"http://127.0.0.1:4318": true, "https://collector.example/otlp/": true,
