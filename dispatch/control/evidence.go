@@ -34,6 +34,10 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if err != nil {
 		return fail(err)
 	}
+	firstDue, err := ct.firstDue(ctx, &c, attempts)
+	if err != nil {
+		return fail(err)
+	}
 	body, err := ct.o.Store.Payload(ctx, project, id)
 	if err != nil && !errors.Is(err, store.ErrPayloadPurged) && !errors.Is(err, store.ErrNotFound) {
 		return fail(err)
@@ -54,7 +58,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	line("request", c.Method+" "+store.MaskURL(c.URL))
 	line("webhook-id", store.CallbackPrefix+c.ID+" (the same on every attempt)")
 	line("accepted", clock.Instant(c.CreatedAt))
-	line("first due", clock.Instant(c.FirstDueAt))
+	line("first due", clock.Instant(firstDue))
 	line("content type", c.ContentType)
 	switch {
 	case err == nil && c.PayloadID != "":
@@ -108,6 +112,21 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 	}
 	slices.Reverse(all)
 	return all, nil
+}
+
+// firstDue returns when the first attempt was due. attempts are the latest ones, oldest first. A retry moves
+// the FirstDueAt of a callback to its own due time, and the first attempt keeps the time before.
+func (ct *Controller) firstDue(
+	ctx context.Context, c *store.Callback, attempts []store.Attempt,
+) (due int64, err error) {
+	if len(attempts) > 0 && attempts[0].Number > 1 {
+		attempts, err = ct.o.Store.Attempts(ctx, c.Project, c.ID, 2, 1)
+	}
+	due = c.FirstDueAt
+	if len(attempts) > 0 {
+		due = min(due, attempts[0].DueAt)
+	}
+	return due, err
 }
 
 // writeAttempt writes one attempt of a callback of a kind. A poll's answer that no rule takes for final is no

@@ -15,6 +15,8 @@ type manyAttempts struct {
 	Store
 	kind store.Kind
 	list []store.Attempt
+	// firstDue is the callback's FirstDueAt.
+	firstDue int64
 }
 
 func (s *manyAttempts) Attempts(_ context.Context, _, _ string, before,
@@ -30,7 +32,9 @@ func (s *manyAttempts) Attempts(_ context.Context, _, _ string, before,
 }
 
 func (s *manyAttempts) Get(context.Context, string, string) (store.Callback, error) {
-	return store.Callback{ID: "x", Kind: s.kind, AttemptSeq: len(s.list), AttemptCount: len(s.list)}, nil
+	return store.Callback{
+		ID: "x", Kind: s.kind, AttemptSeq: len(s.list), AttemptCount: len(s.list), FirstDueAt: s.firstDue,
+	}, nil
 }
 
 func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, error) {
@@ -50,6 +54,31 @@ func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
 		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s: error %v, evidence:\n%s", kind, err, text)
+		}
+	}
+}
+
+// A retry moves the callback's FirstDueAt, from which the deadline runs. The evidence has the time that was
+// promised to the receiver.
+func TestEvidenceHasTheFirstDueTime(t *testing.T) {
+	t.Parallel()
+	const due, retry = 1_700_000_000_000, 1_700_000_500_000
+	attempts := func(n int, first int64) []store.Attempt {
+		list := make([]store.Attempt, n)
+		for i := range list {
+			list[i].DueAt = first + int64(i)
+		}
+		return list
+	}
+	for name, s := range map[string]*manyAttempts{
+		"no attempt yet":           {firstDue: due},
+		"the first attempt waited": {firstDue: due, list: attempts(1, due+5000)},
+		"retried":                  {firstDue: retry, list: attempts(2, due)},
+		"retried, many attempts":   {firstDue: retry, list: attempts(evidenceAttempts+1, due)},
+	} {
+		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
+		if err != nil || !strings.Contains(text, "first due:     2023-11-14T22:13:20.000Z\n") {
+			t.Errorf("%s: error %v, evidence:\n%.400s", name, err, text)
 		}
 	}
 }
