@@ -76,7 +76,7 @@ var own = map[string][]string{
 	"internal/testserver": {},
 	"internal/testrun":    {},
 	"internal/docpage":    {},
-	"deploy":              {}, "deploy/check/program": {},
+	"deploy":              {}, "deploy/check/program": {"internal/testserver"},
 	"deploy/check/chart":   {"deploy/check/program"},
 	"deploy/check/compose": {"deploy/check/program", "internal/testserver"},
 	"deploy/check/image":   {"deploy/check/program", "internal/testserver"},

@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,12 +34,18 @@ type stack struct {
 // compose.yaml too.
 func TestWorkWithoutContainers(t *testing.T) {
 	s := &stack{project: load(t), binary: program.Build(t), volumes: t.TempDir()}
+	for _, dir := range []string{filepath.Dir(s.volumes), s.volumes} { // the users must reach the volumes
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	redis := testserver.NewRedis(t, s.project.Services["redis"].Command[1:]...)
 	addresses := map[string]string{"dispatcher-1": address(t), "dispatcher-2": address(t),
 		"receiver": address(t)}
 	var pairs []string
 	for _, name := range []string{"keys", "admin-key", "postgres-key"} {
-		if err := os.Mkdir(filepath.Join(s.volumes, name), 0o755); err != nil {
+		volume := filepath.Join(s.volumes, name)
+		if err := errors.Join(os.Mkdir(volume, 0o755), os.Chown(volume, keysUser, keysUser)); err != nil {
 			t.Fatal(err)
 		}
 		pairs = append(pairs, "/"+name+"/", s.volumes+"/"+name+"/")
@@ -46,7 +54,7 @@ func TestWorkWithoutContainers(t *testing.T) {
 		"0.0.0.0:9090", addresses["receiver"])...)
 
 	s.runKeys(t, testserver.NewPostgres(t).URL())
-	receiver := program.Start(t, exec.Command(s.binary,
+	receiver := program.Start(t, as(dispatcherUser, s.binary,
 		s.words(s.project.Services["receiver"].Command)...))
 	dispatchers := map[string]*program.Process{}
 	ops := map[string]string{}
@@ -58,12 +66,16 @@ func TestWorkWithoutContainers(t *testing.T) {
 			dispatchers[name] = s.start(t, service, env)
 		}
 	}
-	sender := exec.Command("sh", filepath.Join(dir, "sender.sh"))
+	script, err := os.ReadFile(filepath.Join(dir, "sender.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := as(postgresUser, "sh", "-c", string(script))
 	sender.Env = append(sender.Environ(), "API=http://"+addresses["dispatcher-1"],
 		"RECEIVER=http://"+addresses["receiver"], "KEY_FILE="+s.volumes+"/admin-key/admin_key")
 	program.Start(t, sender)
 
-	program.Until(t, "three callbacks are delivered, by both dispatchers together", func() bool {
+	testserver.Until(t, "three callbacks are delivered, by both dispatchers together", func() bool {
 		return delivered(ops["dispatcher-1"])+delivered(ops["dispatcher-2"]) >= 3
 	})
 	for _, text := range []string{"response 500", "response 200", "attempt 2"} {
@@ -76,6 +88,21 @@ func TestWorkWithoutContainers(t *testing.T) {
 			t.Errorf("%s ended with %v", name, err)
 		}
 	}
+}
+
+// The users of the containers. For keys it is root without capabilities, which may not do more than another
+// owner of the volumes.
+const (
+	keysUser       = 65533
+	dispatcherUser = 65532
+	postgresUser   = 70
+)
+
+// as returns a command that runs as a user without groups, which needs root.
+func as(user uint32, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	return cmd
 }
 
 // address is a free one of this machine.
@@ -103,7 +130,7 @@ func (s *stack) runKeys(t *testing.T, database string) {
 	}
 	var before string
 	for range 2 {
-		if out, err := exec.Command("sh", "-c", s.names.Replace(string(text))).CombinedOutput(); err != nil {
+		if out, err := as(keysUser, "sh", "-c", s.names.Replace(string(text))).CombinedOutput(); err != nil {
 			t.Fatalf("keys.sh: %v\n%s", err, out)
 		}
 		now := s.file(t, "keys/master_key") + s.file(t, "keys/database_url") +
@@ -130,11 +157,12 @@ func (s *stack) runKeys(t *testing.T, database string) {
 	}
 }
 
+// file reads a file of a volume as the users of the containers do.
 func (s *stack) file(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.volumes, name))
+	text, err := as(postgresUser, "cat", filepath.Join(s.volumes, name)).CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %s", err, text)
 	}
 	return string(text)
 }
@@ -152,11 +180,14 @@ func (s *stack) environment(service types.ServiceConfig) (env []string) {
 // start starts a dispatcher, and waits until its health check finds it well.
 func (s *stack) start(t *testing.T, service types.ServiceConfig, env []string) *program.Process {
 	t.Helper()
-	cmd := exec.Command(s.binary, "serve")
+	cmd := as(dispatcherUser, s.binary, "serve")
 	cmd.Env, cmd.Dir = env, t.TempDir()
+	if err := os.Chmod(cmd.Dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	p := program.Start(t, cmd)
 	check := service.HealthCheck.Test[2:] // after CMD and the path of the program
-	program.Until(t, service.Name+" is healthy", func() bool {
+	testserver.Until(t, service.Name+" is healthy", func() bool {
 		cmd := exec.Command(s.binary, check...)
 		cmd.Env = env
 		return cmd.Run() == nil

@@ -149,16 +149,8 @@ func TestConfiguration(t *testing.T) {
 // TestLastStage checks what no configuration shows: the last stage runs nothing, because it has no shell, and
 // what the program may write belongs to its user.
 func TestLastStage(t *testing.T) {
-	parsed, err := parser.Parse(strings.NewReader(string(dockerfile(t))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stages, _, err := instructions.Parse(parsed.AST, linter.New(&linter.Config{Warn: ignore}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var owned, copied []string
-	for _, command := range stages[len(stages)-1].Commands {
+	for _, command := range lastStage(t) {
 		switch c := command.(type) {
 		case *instructions.RunCommand, *instructions.AddCommand, *instructions.ShellCommand:
 			t.Errorf("the last stage has %s", c.Name())
@@ -172,6 +164,20 @@ func TestLastStage(t *testing.T) {
 	if !slices.Equal(owned, []string{"/data 65532:65532"}) || !slices.Contains(copied, "/dispatcher") {
 		t.Errorf("it copies %q; %q belong to users", copied, owned)
 	}
+}
+
+// lastStage returns the commands of the last stage of the Dockerfile.
+func lastStage(t *testing.T) []instructions.Command {
+	t.Helper()
+	parsed, err := parser.Parse(strings.NewReader(string(dockerfile(t))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, _, err := instructions.Parse(parsed.AST, linter.New(&linter.Config{Warn: ignore}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stages[len(stages)-1].Commands
 }
 
 func ignore(string, string, string, string, []parser.Range) {}

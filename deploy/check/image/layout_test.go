@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 
 	"github.com/seed-ff5a32d8/dispatcher/deploy/check/program"
 )
@@ -40,16 +41,33 @@ func entries(t *testing.T, certificates []byte) []entry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	licence, err := os.ReadFile(program.Root + "LICENSE")
-	if err != nil {
-		t.Fatal(err)
+	built := map[string]entry{
+		"/out/dispatcher": {mode: 0o755, content: binary},
+		"/out/doc":        {mode: 0o755}, "/out/data": {mode: 0o755},
 	}
-	return []entry{
-		{name: "dispatcher", mode: 0o755, content: binary},
-		{name: "data", mode: 0o755, owner: user},
-		{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, content: certificates},
-		{name: "usr/share/doc/dispatcher/LICENSE", mode: 0o644, content: licence},
+	all := []entry{{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, content: certificates}}
+	for _, command := range lastStage(t) {
+		c, isCopy := command.(*instructions.CopyCommand)
+		if !isCopy {
+			continue
+		}
+		source := c.SourcePaths[0]
+		e, known := built[source]
+		if c.From == "" {
+			e.mode = 0o644
+			e.content, err = os.ReadFile(program.Root + source)
+			known = err == nil
+		}
+		if !known || len(c.SourcePaths) != 1 {
+			t.Fatalf("this test does not know what %q copies: %v", c, err)
+		}
+		if c.Chown != "" {
+			e.owner = user
+		}
+		e.name = strings.TrimPrefix(c.DestPath, "/")
+		all = append(all, e)
 	}
+	return all
 }
 
 // layer is a tar file with the entries.

@@ -68,18 +68,20 @@ func TestImageRuns(t *testing.T) {
 		t.Errorf("the health check finds a server that does not run: %s", out)
 	}
 	server := program.Start(t, c.command(t, append(config.Entrypoint, config.Cmd...)...))
-	program.Until(t, "the health check succeeds", func() bool { return c.command(t, check...).Run() == nil })
+	testserver.Until(t, "the health check succeeds", func() bool {
+		return c.command(t, check...).Run() == nil
+	})
 
 	c.checkProcess(t, ops)
 	caller := &caller{t: t, api: api, key: strings.TrimSpace(read(t, filepath.Join(c.data, "admin.key")))}
 	for name, a := range map[string]*authority{"the image": bundled, "the mounted directory": mounted} {
 		id := caller.send(a.receiver(t))
-		program.Until(t, "a callback reaches a receiver whose authority is in "+name, func() bool {
+		testserver.Until(t, "a callback reaches a receiver whose authority is in "+name, func() bool {
 			return caller.state(id) == "succeeded"
 		})
 	}
 	id := caller.send(unknown.receiver(t))
-	program.Until(t, "an attempt fails with class tls_cert", func() bool {
+	testserver.Until(t, "an attempt fails with class tls_cert", func() bool {
 		return strings.Contains(caller.get("/v1/callbacks/"+id+"/attempts"), `"class":"tls_cert"`)
 	})
 	caller.checkZones()

@@ -3,16 +3,16 @@
 package program
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // Root is the root of the repository, from the directory of a package of this module.
@@ -38,40 +38,23 @@ func Build(tb testing.TB) string {
 
 // A Process is a command that runs until its test ends or Stop.
 type Process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-
-	mu     sync.Mutex
-	output bytes.Buffer // at most maxOutput bytes
-	err    error        // of the end
-}
-
-const maxOutput = 1 << 20
-
-// Write keeps output of the command.
-func (p *Process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.output.Len() < maxOutput {
-		p.output.Write(b)
-	}
-	return len(b), nil
+	cmd    *exec.Cmd
+	output testserver.Log
+	ended  chan struct{}
+	err    error // of the end, after ended
 }
 
 // Start starts a command. A test that fails prints its output.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
-	cmd.Stdout, cmd.Stderr = p, p
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
 	go func() {
-		err := cmd.Wait()
-		p.mu.Lock()
-		p.err = err
-		p.mu.Unlock()
+		p.err = cmd.Wait()
 		close(p.ended)
 	}()
 	tb.Cleanup(func() {
@@ -87,11 +70,7 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 }
 
 // Output returns what the command has printed so far.
-func (p *Process) Output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.output.String()
-}
+func (p *Process) Output() string { return p.output.String() }
 
 var errLate = errors.New("the process did not end in time")
 
@@ -108,21 +87,9 @@ func (p *Process) end(signal syscall.Signal, limit time.Duration) error {
 	}
 	select {
 	case <-p.ended:
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		return p.err
 	case <-time.After(limit):
 		return errLate
-	}
-}
-
-// Until polls a condition, and fails the test if it does not hold within a minute.
-func Until(tb testing.TB, what string, condition func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			tb.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 
