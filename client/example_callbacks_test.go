@@ -41,23 +41,25 @@ func ExampleClient_Send_options() {
 }
 
 func ExampleClient_SendBatch() {
-	results, err := c.SendBatch(ctx, []client.CallbackRequest{
+	callbacks := []client.CallbackRequest{
 		{URL: "https://shop.example/notify", Payload: json.RawMessage(`1`), IdempotencyKey: "order-11/paid"},
 		{URL: "ftp://shop.example/notify", Payload: json.RawMessage(`2`), IdempotencyKey: "order-12/paid"},
-	})
-	if err != nil {
-		log.Fatal(err)
 	}
-	for _, r := range results {
-		if r.Problem != nil {
-			fmt.Println("not accepted:", r.Problem.Code)
-			continue
+	results, err := c.SendBatch(ctx, callbacks)
+	for i, r := range results {
+		switch {
+		case r.Callback != nil:
+			fmt.Println(callbacks[i].IdempotencyKey, "is", r.Callback.State)
+		case r.Problem != nil:
+			fmt.Println(callbacks[i].IdempotencyKey, "is refused:", r.Problem.Code)
 		}
-		fmt.Println("accepted:", r.Callback.State)
+	}
+	if err != nil { // send those without a result again, with the same keys
+		fmt.Println("not all results are known:", err)
 	}
 	// Output:
-	// accepted: scheduled
-	// not accepted: invalid
+	// order-11/paid is scheduled
+	// order-12/paid is refused: invalid
 }
 
 func ExampleClient_Callbacks() {

@@ -16,7 +16,7 @@ func ExampleClient_FollowOutcomes() {
 		if err != nil {
 			log.Fatal(err) // the context has ended, or the key is wrong
 		}
-		cursor = o.Cursor
+		cursor = o.Cursor // store it in the transaction in which you use the outcome
 		if o.Ref == "order-70" {
 			fmt.Println(o.State, o.Reason)
 			break

@@ -70,13 +70,13 @@ func ExampleClient_Call() {
 // The attempts of the callback continue the trace of the request that causes it.
 func ExampleWithHeader() {
 	incoming := http.Header{"Traceparent": {"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}
-	mux.HandleFunc("traced.example/notify", func(_ http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("POST /traced", func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println(strings.Split(r.Header.Get("traceparent"), "-")[1])
 	})
 
 	ctx := client.WithHeader(ctx, "traceparent", incoming.Get("traceparent"))
 	cb, err := c.Send(ctx, client.CallbackRequest{
-		URL: "https://traced.example/notify", Payload: json.RawMessage(`{"paid":10000}`),
+		URL: "https://shop.example/traced", Payload: json.RawMessage(`{"paid":10000}`),
 	})
 	if err != nil {
 		log.Fatal(err)

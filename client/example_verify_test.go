@@ -20,7 +20,7 @@ func ExampleVerifier_Middleware() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	mux.Handle("POST merchant.example/notify", v.Middleware(http.HandlerFunc(
+	mux.Handle("POST /webhooks", v.Middleware(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -32,7 +32,7 @@ func ExampleVerifier_Middleware() {
 		})))
 
 	_, err = c.PutEndpoint(ctx, "verified", client.EndpointChange{EndpointFields: client.EndpointFields{
-		URL: client.Set("https://merchant.example/notify"), Secret: webhookSecret,
+		URL: client.Set("https://shop.example/webhooks"), Secret: webhookSecret,
 	}})
 	if err != nil {
 		log.Fatal(err)
