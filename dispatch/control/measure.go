@@ -20,7 +20,6 @@ const (
 	measureFirst = 2 * time.Second
 	// measureLease is the lease of the process that measures. It lasts for three measurements.
 	measureLease = 45 * time.Second
-	measureName  = "measure"
 	// maxFailing is up to how many failing endpoints are counted.
 	maxFailing = 10_000
 	// lastTier is the last position on the ladder with a value of its own.
@@ -77,13 +76,17 @@ func (in *installation) clear() {
 // be measured lapses.
 func (ct *Controller) RunMeasure(ctx context.Context) {
 	m := &overdueMeter{ct: ct}
+	leader := ct.index.NewLeader("measure", measureLease)
+	defer leader.Resign(ctx)
 	process.Sleep(ctx, measureFirst)
 	process.Loop{
 		Every: measureEvery, AtOnce: true, Log: ct.log,
 		Failing:   "measuring the installation failed, its metrics lapse",
 		Recovered: "the installation is measured again",
 	}.Run(ctx, func(ctx context.Context) (time.Duration, error) {
-		measures, err := ct.lease(ctx, measureLease)
+		ctx, cancel := context.WithTimeout(ctx, measureEvery)
+		defer cancel()
+		measures, err := leader.Lead(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -95,35 +98,10 @@ func (ct *Controller) RunMeasure(ctx context.Context) {
 		return ct.measure(ctx, m)
 	})
 	ct.installation.clear()
-	if ct.o.Embedded {
-		return
-	}
-	// Without it, the next process would wait until the lease expires.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	if _, err := ct.lease(ctx, 0); err != nil {
-		ct.log.Debug("lease could not be given back; it expires", "lease", measureName, "error", err)
-	}
-}
-
-// lease takes, renews or, with zero, ends the lease. It returns whether this process measures.
-func (ct *Controller) lease(ctx context.Context, ttl time.Duration) (bool, error) {
-	if ct.o.Embedded {
-		return true, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, measureEvery)
-	defer cancel()
-	measures, err := ct.o.Store.TryLease(ctx, measureName, ct.o.Name, ct.clock.Now(), ttl)
-	if err != nil {
-		return false, fmt.Errorf("lease for %s: %w", measureName, err)
-	}
-	return measures, nil
 }
 
 // measure sets all metrics. One that fails does not stop the others.
 func (ct *Controller) measure(ctx context.Context, m *overdueMeter) (pause time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, measureEvery)
-	defer cancel()
 	more, err := m.measure(ctx)
 	if more {
 		pause = measureMore

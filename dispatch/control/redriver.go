@@ -37,7 +37,7 @@ type redriveBudget struct {
 
 func newRedriver(ct *Controller) *redriver {
 	return &redriver{
-		ct: ct, leader: ct.index.NewLeader(redriveLease), woken: make(chan struct{}, 1),
+		ct: ct, leader: ct.index.NewLeader(redriveLease, ct.o.Times.Leader), woken: make(chan struct{}, 1),
 		budgets: make(map[string]*redriveBudget), last: make(map[string]string),
 	}
 }

@@ -60,7 +60,7 @@ type generation struct {
 func newGeneration(ix *Index) *generation {
 	return &generation{
 		ix:      ix,
-		leader:  ix.NewLeader(rebuildLease),
+		leader:  ix.NewLeader(rebuildLease, ix.times.Leader),
 		wake:    make(chan struct{}, 1),
 		busy:    make(chan struct{}, 1),
 		content: newState(unchecked, contentTransitions),

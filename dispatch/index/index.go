@@ -86,7 +86,7 @@ func New(o Options) *Index {
 	ix.health = newHealth(ix)
 	ix.added = make(chan schedule.Item, enqueueQueue)
 	ix.generation = newGeneration(ix)
-	ix.loader = &loader{ix: ix, leader: ix.NewLeader(loadLease)}
+	ix.loader = &loader{ix: ix, leader: ix.NewLeader(loadLease, ix.times.Leader)}
 	ix.watch(o.Metrics)
 	return ix
 }

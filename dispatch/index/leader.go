@@ -13,8 +13,9 @@ import (
 // A lease is no lock: a slow leader may overlap with the next one, and each task must bear that. A rebuild
 // has its generation for this, and the loader has the token of the watermark.
 type Leader struct {
-	ix   *Index
-	name string
+	ix    *Index
+	name  string
+	lasts time.Duration
 
 	mu sync.Mutex
 	// leads: this process had the lease when it last tried. renewed is when it tried.
@@ -22,8 +23,10 @@ type Leader struct {
 	renewed time.Time
 }
 
-// NewLeader returns a Leader for the lease of that name.
-func (ix *Index) NewLeader(name string) *Leader { return &Leader{ix: ix, name: name} }
+// NewLeader returns a Leader for the lease of that name, which lasts that long after each renewal.
+func (ix *Index) NewLeader(name string, lasts time.Duration) *Leader {
+	return &Leader{ix: ix, name: name, lasts: lasts}
+}
 
 // Lead takes or renews the lease, and returns whether this process leads. A lease that was renewed less than
 // a quarter of its time ago is not renewed again.
@@ -33,7 +36,7 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.leads && time.Since(l.renewed) < l.ix.times.Leader/4 {
+	if l.leads && time.Since(l.renewed) < l.lasts/4 {
 		return true, nil
 	}
 	return l.renew(ctx)
@@ -45,7 +48,7 @@ func (l *Leader) renew(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	tried := time.Now()
-	leads, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), l.ix.times.Leader)
+	leads, err := l.ix.o.Store.TryLease(ctx, l.name, l.ix.o.Name, l.ix.clock.Now(), l.lasts)
 	if err != nil {
 		return false, fmt.Errorf("lease for %s: %w", l.name, err)
 	}
@@ -86,7 +89,7 @@ func (l *Leader) KeepRenewed(ctx context.Context, lost error) (leading context.C
 	}
 	var renewer sync.WaitGroup
 	renewer.Go(func() {
-		ticker := time.NewTicker(l.ix.times.Leader / 4)
+		ticker := time.NewTicker(l.lasts / 4)
 		defer ticker.Stop()
 		renewed := time.Now()
 		for {
@@ -103,7 +106,7 @@ func (l *Leader) KeepRenewed(ctx context.Context, lost error) (leading context.C
 				renewed = time.Now()
 			case err == nil:
 				cancel(lost)
-			case time.Since(renewed) > l.ix.times.Leader:
+			case time.Since(renewed) > l.lasts:
 				cancel(err)
 			}
 		}
