@@ -186,6 +186,33 @@ func TestManyOverdueCallbacksAreCountedInTurns(t *testing.T) {
 	})
 }
 
+// While a walk has found no callback of a kind, the oldest one is not older than the position of the walk: a
+// callback that the last walk found there is gone.
+func TestTheOldestOverdueFollowsTheWalk(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		free, held := store.OverdueLane{Count: 1}, store.OverdueLane{Count: 1, Wait: store.WaitsForOrder}
+		free.OldestDue, held.OldestDue = soon(-time.Hour), soon(-2*time.Hour)
+		pages := []store.OverduePage{
+			{Lanes: []store.OverdueLane{held, free}},
+			{Lanes: []store.OverdueLane{held}, More: true, End: store.Cursor{DueAt: soon(-30 * time.Minute)}},
+			{Lanes: []store.OverdueLane{held}, End: store.Cursor{DueAt: soon(-time.Minute)}},
+		}
+		b.set(func(_ context.Context, c *call) error {
+			c.got, pages = pages[0], pages[1:]
+			return nil
+		}, "OverdueLanes")
+		for _, turn := range []struct{ after, free time.Duration }{
+			{3 * time.Second, time.Hour}, {15 * time.Second, 30 * time.Minute}, {5 * time.Second, 0},
+		} {
+			time.Sleep(turn.after)
+			ages := b.series("oldest_overdue_seconds")
+			between(b, "age, held", ages["yes"], 7200, 7230)
+			least := turn.free.Seconds()
+			between(b, "age, free", ages["no"], least, least+min(least, 30))
+		}
+	})
+}
+
 // A scrape calls neither SQL nor the index, so it works while they hang.
 func TestScrapesCallNothing(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {

@@ -33,8 +33,10 @@ type installation struct {
 }
 
 func newInstallation(p process.Metrics) installation {
-	const held = "held=yes: it waits for its lane (a pause, the breaker, Retry-After, a limit), for its " +
-		"lock or its order, or sending is off."
+	held := fmt.Sprintf("held=yes: it waits for its lane (a pause, the breaker, Retry-After, a limit), for "+
+		"its lock or its order, or sending is off. Reading 100000 overdue callbacks takes 5 s, and the "+
+		"figures can be as old as it takes to read all. Of 100000, %d with a lock key are looked up; "+
+		"further ones count as held=yes.", maxLocked)
 	tiers := []string{beyondTiers}
 	for i := range lastTier + 1 {
 		tiers = append(tiers, strconv.Itoa(i))

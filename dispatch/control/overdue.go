@@ -22,7 +22,7 @@ var laneReasons = []string{
 }
 
 const (
-	// maxLocked is how many callbacks with a lock key are looked up in the index for one measurement, the
+	// maxLocked is how many callbacks with a lock key are looked up in the index for one page of a walk, the
 	// oldest first. Further ones count as held.
 	maxLocked = 1000
 	// maxLanesHeld is up to how many held lanes are counted.
@@ -163,8 +163,8 @@ func (m *overdueMeter) publish(now int64) {
 		last, found := sums[0], sums[1]
 		count[held] = float64(max(last.count, found.count))
 		oldest := found.oldest // exact: the walk is in the order of due times
-		if oldest == 0 {
-			oldest = last.oldest
+		if oldest == 0 && last.oldest != 0 {
+			oldest = max(last.oldest, m.after.DueAt) // this walk found none up to its position
 		}
 		if oldest != 0 {
 			age[held] = float64(now-oldest) / 1000
