@@ -297,8 +297,8 @@ func (r *rendered) checkPorts(t *testing.T, container core.Container) {
 		ports[p.Name] = p.ContainerPort
 	}
 	env := environment(container)
-	if env["DISPATCHER_LISTEN"] != "0.0.0.0:8080" || ports["http"] != 8080 ||
-		env["DISPATCHER_OPS_LISTEN"] != "0.0.0.0:8081" || ports["ops"] != opsPort || len(ports) != 2 {
+	if env["DISPATCHER_LISTEN"] != ":8080" || ports["http"] != 8080 ||
+		env["DISPATCHER_OPS_LISTEN"] != ":8081" || ports["ops"] != opsPort || len(ports) != 2 {
 		t.Errorf("the ports %v are not those of the settings", ports)
 	}
 	for _, p := range r.service.Spec.Ports {
