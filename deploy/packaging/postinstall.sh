@@ -22,7 +22,7 @@ else
 fi
 
 if [ -d /run/systemd/system ]; then
-  systemctl --system daemon-reload
+  systemctl --system daemon-reload || :
   # A running service drains, then starts with the new program. deb-systemd-invoke respects policy-rc.d. A
   # service that does not start is no failure of the installation, which would block the package manager.
   if command -v deb-systemd-invoke >/dev/null; then

@@ -6,7 +6,7 @@ set -e
 case "$1" in
   remove | 0)
     if [ -d /run/systemd/system ]; then
-      systemctl --system daemon-reload
+      systemctl --system daemon-reload || :
     fi
     ;;
 esac
@@ -21,6 +21,6 @@ case "$1" in
         echo "dispatcher: $dir is left; remove it if you do not need the data"
       fi
     done
-    rm -rf /var/cache/dispatcher
+    rm -rf /var/cache/dispatcher /var/lib/systemd/timers/stamp-dispatcher-backup.timer
     ;;
 esac

@@ -26,10 +26,8 @@ var (
 // call must pass the filter of the unit, and each socket must be of a family that it allows. Nothing maps
 // memory that is writable and executable, or makes a namespace.
 func TestTheUnitAllowsWhatTheServiceDoes(t *testing.T) {
-	m := startMachine(t)
-	s := startSupervisor(m)
-	run(t, "cp", deb(t, firstVersion), filepath.Join(m.root, "root"))
-	m.do("apt-get install ./" + debName(firstVersion))
+	s := installed(t)
+	m := s.machine
 	// All addresses: then the guard of outgoing requests asks for the addresses of this machine.
 	m.write("/etc/dispatcher/dispatcher.env",
 		"DISPATCHER_EGRESS_ALLOW=127.0.0.0/8,10.0.0.0/8\nDISPATCHER_LISTEN=0.0.0.0:8080\n", 0o640)

@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,11 +8,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // page is the guide whose commands run here.
@@ -71,24 +70,8 @@ func (g *guide) next(section string) (string, *terminal) {
 	return out, nil
 }
 
-// A terminal is a running shell on a machine.
-type terminal struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (t *terminal) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.out.Write(b)
-}
-
-func (t *terminal) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.out.String()
-}
+// A terminal is the output of a running shell on a machine.
+type terminal struct{ testserver.Log }
 
 // open runs a block until the test ends.
 func (g *guide) open(text string) *terminal {
@@ -109,8 +92,8 @@ func (g *guide) open(text string) *terminal {
 func (t *terminal) await(tb testing.TB, want string) {
 	tb.Helper()
 	harness.Eventually(tb, time.Minute, "the terminal shows "+want, func() error {
-		if !strings.Contains(t.text(), want) {
-			return fmt.Errorf("it shows %q", t.text())
+		if text := t.String(); !strings.Contains(text, want) {
+			return fmt.Errorf("it shows %q", text)
 		}
 		return nil
 	})
@@ -245,6 +228,58 @@ func same(tb testing.TB, what, got, want string) {
 	if got != want {
 		tb.Errorf("%s: %q, want %q", what, got, want)
 	}
+}
+
+// installed returns a machine with the first version and a systemctl.
+func installed(t *testing.T) *supervisor {
+	t.Helper()
+	s := startSupervisor(startMachine(t))
+	run(t, "cp", deb(t, firstVersion), filepath.Join(s.root, "root"))
+	s.do("apt-get install ./" + debName(firstVersion))
+	return s
+}
+
+// TestCredentials starts both services with the example of a drop-in: their secrets are in files that only
+// root can read.
+func TestCredentials(t *testing.T) {
+	s := installed(t)
+	s.do(`install -d -m 700 /etc/dispatcher/credentials
+		cd /etc/dispatcher/credentials
+		umask 077
+		echo 0123456789abcdef0123456789abcdef0123456789abcdef > admin_key
+		head -c 32 /dev/urandom | base64 > master_key
+		echo sqlite:/var/lib/dispatcher/own.db > database_url
+		for unit in dispatcher dispatcher-backup; do
+			install -D -m 644 /usr/share/doc/dispatcher/examples/credentials.conf \
+				/etc/systemd/system/$unit.service.d/credentials.conf
+			sed -i /redis_url/d /etc/systemd/system/$unit.service.d/credentials.conf
+		done
+		systemctl start dispatcher
+		export DISPATCHER_KEY_FILE=/etc/dispatcher/credentials/admin_key
+		dispatcher callback list
+		systemctl start dispatcher-backup
+		ls /var/backups/dispatcher/dispatcher-*/dispatcher.db`)
+	s.took()
+	same(t, "files of the service", s.do("ls /var/lib/dispatcher /var/backups/dispatcher/dispatcher-* "+
+		"| grep -E 'own.db$|key|^dispatcher.db'"), "dispatcher.db\nown.db\n")
+}
+
+// TestUpgradeWithAFailingRestart upgrades a service whose settings are wrong. The package is installed all
+// the same, and the service starts when the settings are right.
+func TestUpgradeWithAFailingRestart(t *testing.T) {
+	s := installed(t)
+	s.do("systemctl start dispatcher")
+	run(t, "cp", deb(t, secondVersion), filepath.Join(s.root, "root"))
+	s.write("/etc/dispatcher/dispatcher.env", "DISPATCHER_WORKERS=many\n", 0o640)
+	out := s.do("apt-get install -o Dpkg::Options::=--force-confold ./" + debName(secondVersion))
+	contains(t, out, "dispatcher: the service did not restart")
+	same(t, "dpkg --audit", s.do("dpkg --audit"), "")
+	contains(t, s.do("dpkg -s dispatcher"), "Status: install ok installed", "Version: "+secondVersion)
+	if s.failure() == nil || s.service() != nil {
+		t.Errorf("the restart has not failed: %v", s.failure())
+	}
+	s.write("/etc/dispatcher/dispatcher.env", "", 0o640)
+	s.do("systemctl start dispatcher && " + list)
 }
 
 // TestInstallsWithoutSystemd installs, removes and purges the deb where no systemctl is, as in a container.

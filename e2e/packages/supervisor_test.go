@@ -198,7 +198,15 @@ func (s *supervisor) start(name string) error {
 	s.mu.Lock()
 	s.running = r
 	s.mu.Unlock()
-	return s.await(r, "READY=1")
+	if err := s.await(r, "READY=1"); err != nil {
+		cmd.Process.Kill() // it may have ended
+		<-r.ended
+		s.mu.Lock()
+		s.running = nil
+		s.mu.Unlock()
+		return err
+	}
+	return nil
 }
 
 // await waits for a line of a notice.
