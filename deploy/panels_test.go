@@ -15,7 +15,7 @@ type panel struct {
 
 // A query has an expression, and the legend of its series. In an expression {J stands for the matcher of the
 // chosen job, and {I also has that of the chosen instances. Metrics of the whole installation have no
-// instance, because the maintenance lease moves between processes.
+// instance, because processes take over the measurement from each other.
 type query struct{ expr, legend string }
 
 type limit struct {
@@ -74,8 +74,8 @@ var dashboardRows = []row{
 			normal:  "0 for each reason. /readyz names the same reasons.",
 			queries: []query{{`max by (reason) (dispatcher_degraded{J})`, "{{reason}}"}}},
 		{id: 16, title: "Processes", stat: true, unit: "short",
-			normal: "As many as you started, all of one version. \"seen by SQL\" is what the " +
-				"maintenance lease holder counts.",
+			normal: "As many as you started, all of one version. \"seen by SQL\" are those with a " +
+				"heartbeat in SQL.",
 			queries: []query{{`count by (version) (dispatcher_build_info{J})`, "{{version}}"},
 				{`max(dispatcher_processes{J})`, "seen by SQL"}}},
 		{id: 17, title: "SQL and index", unit: "short", limits: []limit{{1, "red"}},
@@ -152,10 +152,13 @@ var dashboardRows = []row{
 			queries: []query{{"histogram_quantile(0.99, " +
 				rateBy("kind, le", `dispatcher_sql_group_duration_seconds_bucket{I}`) + ")", "{{kind}}"}}},
 		{id: 54, title: "Connections to SQL", unit: "short",
-			normal: "Below database_max_conns. Waiting is the number of queries that wait for a " +
-				"connection; DispatcherSQLPool fires above 1.",
-			queries: []query{{`sum by (instance) (go_sql_in_use_connections{I})`, "in use {{instance}}"},
-				{rateBy("instance", `go_sql_wait_duration_seconds_total{I}`), "waiting {{instance}}"}}},
+			normal: "On PostgreSQL below database_max_conns. Waiting is the number of queries that wait " +
+				"for a connection; DispatcherSQLPool fires above 1.",
+			queries: []query{
+				{`sum by (instance, db_name) (go_sql_in_use_connections{I})`,
+					"in use {{db_name}} {{instance}}"},
+				{rateBy("instance, db_name", `go_sql_wait_duration_seconds_total{I}`),
+					"waiting {{db_name}} {{instance}}"}}},
 		{id: 55, title: "Retried and refused", unit: "cps",
 			normal: "0, and single retries under load. Refused groups are in the log.",
 			queries: []query{
@@ -181,10 +184,13 @@ var dashboardRows = []row{
 				{`sum(increase(dispatcher_rebuilds_total{I}[$__rate_interval]))`, "rebuilds"},
 				{`sum(increase(dispatcher_index_rollbacks_total{I}[$__rate_interval]))`, "rollbacks"},
 				{`sum(increase(dispatcher_index_parts_gone_total{I}[$__rate_interval]))`, "parts gone"},
+				{`sum(increase(dispatcher_index_records_quarantined_total{I}[$__rate_interval]))`,
+					"unreadable records"},
 				{`sum(increase(dispatcher_index_evicted_keys_total{I}[$__rate_interval]))`, "evicted keys"}}},
 		{id: 64, title: "Repairs", unit: "cps",
 			normal: "0, and a few after a fault. Repairs that do not end have a cause.",
 			queries: []query{
+				{`sum(rate(dispatcher_enqueues_dropped_total{I}[$__rate_interval]))`, "late enqueues"},
 				{`sum(rate(dispatcher_sweep_healed_total{I}[$__rate_interval]))`, "put back by the sweep"},
 				{`sum(rate(dispatcher_audit_repaired_total{I}[$__rate_interval]))`, "repaired by an audit"},
 				{`sum(rate(dispatcher_leases_reaped_total{I}[$__rate_interval]))`, "expired leases"},
@@ -198,9 +204,9 @@ var dashboardRows = []row{
 		{id: 66, title: "Connections to Redis", unit: "short",
 			normal:  "A few for each process. No data with the embedded index.",
 			queries: []query{{`sum by (state) (dispatcher_redis_connections{I})`, "{{state}}"}}},
-		{id: 67, title: "Age of the last success of a task", unit: "s", limits: []limit{{120, "red"}},
-			normal: "Each task is younger than a few of its periods. The sweep runs every 15 s, and " +
-				"DispatcherSweepStale fires above 120 s.",
+		{id: 67, title: "Age of the last success of a task", unit: "s", limits: []limit{{1800, "red"}},
+			normal: "Each task is younger than a few of its periods: seconds, or ten minutes (failing). " +
+				"DispatcherSweepStale fires above 120 s, DispatcherTaskStale above 30 minutes.",
 			queries: []query{{`time() - max by (task) (dispatcher_task_last_success_timestamp_seconds{J})`,
 				"{{task}}"}}},
 	}},

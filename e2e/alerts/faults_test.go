@@ -147,7 +147,7 @@ func crashes(l *lab) {
 	l.fires("a callback has killed five processes", dead, "Poison", "AttemptsCrash")
 }
 
-// events lets callbacks die, a poll end without an answer, and a schedule fail.
+// events lets callbacks die, a poll end without an answer, a schedule fail, and a row be damaged.
 func events(l *lab) {
 	l.UseBackend(harness.NewBackend(l, harness.SQLiteEmbedded))
 	p := l.serve("a")
@@ -175,6 +175,16 @@ func events(l *lab) {
 	_, err := p.Call(l.Context(), http.MethodDelete, "/v1/endpoints/"+endpoint, nil, nil)
 	l.Check(err)
 	l.fires("the endpoint of a schedule is deleted", time.Now(), "ScheduleFailed")
+
+	const delay = 5 * time.Second
+	s := l.Numbered("plain")(0)
+	s["delay"], s["policy"] = delay.String(), harness.Tiers("2s")
+	due := time.Now().Add(delay)
+	id := strings.TrimPrefix(l.SubmitAndNote(s), "cb_")
+	// The process reads a row that has changed since its accept.
+	l.Execute(`UPDATE callbacks SET updated_at = updated_at + 1 WHERE id = '` + id + `'`)
+	l.Execute(`UPDATE requests SET policy = '{"tiers": [1' WHERE id = '` + id + `'`)
+	l.fires("a callback is due whose row is damaged", due, "RowCorrupt")
 }
 
 // keyMissing adds a master key to one of two processes, which then encrypts with it.
@@ -184,11 +194,12 @@ func keyMissing(l *lab) {
 	old := l.serve("old")
 	both := l.serve("new", "--master-key", added+","+harness.MasterKey)
 	l.settled(2)
+	began := time.Now()
 	both.Create("/v1/endpoints", harness.Submission{"url": l.Receiver.URL + "/plain/endpoint"})
-	old.AwaitMetric(90*time.Second, "dispatcher_key_ring_missing", 1) // it looks once a minute
-	l.fires("a process finds that SQL names a key that it lacks", time.Now(), "KeyRing")
-	old.Exit(time.Minute)
+	// The process looks once a minute.
+	l.firesWithin(time.Minute+fireTime, "SQL names a master key that a process lacks", began, "KeyRing")
 	healed := time.Now()
+	old.Exit(time.Minute)
 	l.serve("old", "--master-key", added+","+harness.MasterKey)
 	l.clears(healed, "KeyRing")
 }
