@@ -69,6 +69,20 @@ func TestUncertainStampThatCannotBeUndone(t *testing.T) {
 	})
 }
 
+// A secret that SQL does not return postpones the attempt. It is no failure to sign, which would be in the
+// callback's history.
+func TestSecretsWithoutSQL(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		b.set(fail(errDown), "OwnedSecrets")
+		id := b.accept(accept.Submission{}).ID
+		time.Sleep(30 * time.Second)
+		b.check(b.count("OwnedSecrets") > 2, "it was not tried again")
+		b.is("attempts", len(b.attempts(id)), 0)
+		b.set(nil, "OwnedSecrets")
+		b.ends("succeeded 1", 10*time.Second, id)
+	})
+}
+
 // A process without work notices that SQL is down, so that an alert fires before a callback is refused.
 func TestIdleProcessReportsThatSQLIsDown(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -72,7 +72,7 @@ type target struct {
 
 // target returns where a stamped callback is sent now. It is read for each attempt, because a callback may
 // follow its endpoint, whose settings may have changed. Its error is errDeleted, errPaused, errUnsigned (a
-// secret is missing or cannot be used), or the failure to read the endpoint or the project.
+// secret is missing or cannot be used), or the failure to read the endpoint, the project or a secret.
 func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (target, error) {
 	t := target{url: cb.URL, signer: cb.Signer}
 	project, err := rn.accept.Catalog.Project(ctx, cb.Project)
@@ -94,7 +94,7 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 	}
 	t.headers, err = rn.headersFor(ctx, cb, ep, project, t.url, to.Home)
 	if err != nil {
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+		return t, unsigned(err)
 	}
 	kind, err := sign.KindOf(t.signer)
 	switch {
@@ -110,13 +110,25 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 		t.signer, t.secrets, err = sign.None, nil, nil
 	}
 	if err != nil {
-		return t, fmt.Errorf("%w: %w", errUnsigned, err)
+		return t, unsigned(err)
 	}
 	return t, nil
 }
 
-// errUnsigned: a secret for the signature or for a header cannot be read. The request is not sent without it.
+// errUnsigned: a secret for the signature or for a header is missing or cannot be used. The request is not
+// sent without it.
 var errUnsigned = errors.New("a secret is missing or cannot be read")
+
+// unsigned returns an error of a secret with errUnsigned, or without it if SQL did not answer.
+func unsigned(err error) error {
+	for _, of := range [...]error{secret.ErrNoSecret, secret.ErrNotForHost, secret.ErrUnknownKey,
+		secret.ErrTampered, store.ErrNotFound} {
+		if errors.Is(err, of) {
+			return fmt.Errorf("%w: %w", errUnsigned, err)
+		}
+	}
+	return err
+}
 
 // sendingEndpoint returns the endpoint as it is now, or errDeleted or errPaused.
 func (rn *Runner) sendingEndpoint(ctx context.Context, id string, now int64) (*store.Endpoint, error) {
@@ -187,7 +199,7 @@ func (rn *Runner) withoutTarget(cb *store.Stamped, now int64, why error, out *en
 		out.putBack = divertLaneStopped
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+pausedDelay.Milliseconds(), 1
 	default:
-		rn.log.Warn("attempt postponed: its endpoint or project cannot be read",
+		rn.log.Warn("attempt postponed: its endpoint, project or secret cannot be read",
 			"callback_id", store.CallbackPrefix+cb.ID, "error", why)
 		out.putBack = divertEndpointUnread
 		r.State, r.DueAt, r.Diverts = store.Scheduled, now+5*time.Second.Milliseconds(), 1

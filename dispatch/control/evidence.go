@@ -49,6 +49,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 			fmt.Fprintf(&b, "%-14s %s\n", name+":", value)
 		}
 	}
+	line("reported", clock.Instant(now))
 	line("callback", store.CallbackPrefix+c.ID)
 	line("reference", c.Ref)
 	line("topic", c.Topic)
@@ -73,7 +74,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if c.Reason != "" {
 		state += ", " + string(c.Reason)
 	}
-	line("state", state+" "+at(now))
+	line("state", state)
 	if c.FinishedAt != 0 {
 		line("ended", clock.Instant(c.FinishedAt))
 	}
