@@ -122,6 +122,22 @@ func TestOneProcessMeasures(t *testing.T) {
 	}
 }
 
+// A process that starts while the index is down cannot count a lease, and measures all the same.
+func TestProcessWithoutAnIndexMeasures(t *testing.T) {
+	calls := []string{"Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "Extend", "Clock", "Open",
+		"LaneStates"}
+	with(nil, first).run(t, func(b *fixture) {
+		b.accept(in(time.Second))
+		b = b.restart(nil, first, withEffect(fail(errBroken), calls...))
+		b.accept(in(time.Second))
+		time.Sleep(time.Minute)
+		b.is("overdue", b.series("overdue_callbacks")["no"], 2.)
+		b.set(nil, calls...)
+		time.Sleep(time.Minute)
+		b.measures("overdue_callbacks", map[string]float64{})
+	})
+}
+
 // Only the process with the lease of a maintenance function exports when it last succeeded.
 func TestSuccessOfMaintenanceIsMeasured(t *testing.T) {
 	const name = "task_last_success_timestamp_seconds"

@@ -184,18 +184,14 @@ func (rn *Runner) next(
 type localLog struct {
 	mu    sync.Mutex
 	limit process.LogLimiter
-	// count is how many attempts were postponed since the last line.
-	count int
 }
 
 func (l *localLog) warn(log *slog.Logger, cb *store.Stamped, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count++
 	if l.limit.Again(time.Now()) {
-		log.Warn("attempts postponed: this machine or its network failed", "error", why, "attempts", l.count,
+		log.Warn("attempts postponed: this machine or its network failed", "error", why,
 			"callback_id", store.CallbackPrefix+cb.ID)
-		l.count = 0
 	}
 }
 

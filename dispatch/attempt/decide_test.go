@@ -64,10 +64,9 @@ func TestLocalFailuresAreLogged(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		const line = `level=WARN msg="attempts postponed: this machine or its network failed" ` +
-			`error="no name server answers" attempts=%d callback_id=cb_x`
+			`error="no name server answers" callback_id=cb_x`
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 2 || !strings.HasSuffix(lines[0], fmt.Sprintf(line, 1)) ||
-			!strings.HasSuffix(lines[1], fmt.Sprintf(line, 10)) {
+		if len(lines) != 2 || !strings.HasSuffix(lines[0], line) || !strings.HasSuffix(lines[1], line) {
 			t.Errorf("logged:\n%s", log.String())
 		}
 	})

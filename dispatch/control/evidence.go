@@ -59,7 +59,11 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	line("request", c.Method+" "+store.MaskURL(c.URL))
 	line("webhook-id", store.CallbackPrefix+c.ID+" (the same on every attempt)")
 	line("accepted", clock.Instant(c.CreatedAt))
-	line("first due", clock.Instant(firstDue))
+	due := "first due"
+	if firstDue != c.FirstDueAt {
+		due = "attempt 1 due"
+	}
+	line(due, clock.Instant(firstDue))
 	line("content type", c.ContentType)
 	switch {
 	case err == nil && c.PayloadID != "":
@@ -115,8 +119,8 @@ func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]s
 	return all, nil
 }
 
-// firstDue returns when the first attempt was due. attempts are the latest ones, oldest first. A retry moves
-// the FirstDueAt of a callback to its own due time, and the first attempt keeps the time before.
+// firstDue returns when a callback was first due, or when its first attempt was due if it was retried: a
+// retry moves FirstDueAt to its own due time. attempts are the latest ones, oldest first.
 func (ct *Controller) firstDue(
 	ctx context.Context, c *store.Callback, attempts []store.Attempt,
 ) (due int64, err error) {

@@ -71,13 +71,13 @@ func TestEvidenceHasTheFirstDueTime(t *testing.T) {
 		return list
 	}
 	for name, s := range map[string]*manyAttempts{
-		"no attempt yet":           {firstDue: due},
-		"the first attempt waited": {firstDue: due, list: attempts(1, due+5000)},
-		"retried":                  {firstDue: retry, list: attempts(2, due)},
-		"retried, many attempts":   {firstDue: retry, list: attempts(evidenceAttempts+1, due)},
+		"first due:     no attempt yet":           {firstDue: due},
+		"first due:     the first attempt waited": {firstDue: due, list: attempts(1, due+5000)},
+		"attempt 1 due: retried":                  {firstDue: retry, list: attempts(2, due)},
+		"attempt 1 due: retried, many attempts":   {firstDue: retry, list: attempts(evidenceAttempts+1, due)},
 	} {
 		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
-		if err != nil || !strings.Contains(text, "first due:     2023-11-14T22:13:20.000Z\n") {
+		if err != nil || !strings.Contains(text, name[:15]+"2023-11-14T22:13:20.000Z\n") {
 			t.Errorf("%s: error %v, evidence:\n%.400s", name, err, text)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
@@ -89,10 +90,13 @@ func (ct *Controller) RunMeasure(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, measureEvery)
 		defer cancel()
 		measures, err := leader.Lead(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, index.ErrNoClock):
+			// This process started while Redis is down. Its lease cannot be counted, so it measures, maybe
+			// beside others: what is overdue matters most now.
+		case err != nil:
 			return 0, err
-		}
-		if !measures {
+		case !measures:
 			ct.installation.clear()
 			m.restart()
 			return 0, nil

@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -12,8 +13,11 @@ type clockReader interface {
 	Clock(ctx context.Context) (int64, error)
 }
 
+// ErrNoClock: the index's clock has not been read yet, and the index does not answer.
+var ErrNoClock = errors.New("the index's clock cannot be read")
+
 // readClock reads the index's clock if no reply carried it yet. Until then the clock is this machine's, which
-// may be wrong by any amount, so no lease in SQL may be taken by it.
+// may be wrong by any amount, so no lease in SQL may be taken by it. Its error is ErrNoClock.
 func (ix *Index) readClock(ctx context.Context) error {
 	reader, ok := ix.o.Schedule.(clockReader)
 	if !ok || ix.clock.Sample.Load() != nil {
@@ -24,7 +28,7 @@ func (ix *Index) readClock(ctx context.Context) error {
 	sent := time.Now()
 	now, err := reader.Clock(ctx)
 	if err != nil {
-		return fmt.Errorf("read the index's clock: %w", err)
+		return fmt.Errorf("%w: %w", ErrNoClock, err)
 	}
 	ix.clock.Observe(now, sent)
 	return nil

@@ -357,7 +357,7 @@ func (s *Span) EndSettle() {
 	if s == nil {
 		return
 	}
-	if r := s.request; r != nil {
+	if r := s.request; r != nil && !r.ended.IsZero() { // zero: the attempt panicked
 		r.span.End(oteltrace.WithTimestamp(r.ended))
 	}
 	s.settle.span.End()

@@ -259,6 +259,23 @@ func TestAnAttemptThatIsNotSettledHasNoSpan(t *testing.T) {
 	}
 }
 
+// An attempt that panicked has no span of its request: nothing says when it ended.
+func TestPanickedAttemptHasNoSpanOfItsRequest(t *testing.T) {
+	w := newWorld(t, 0)
+	draft, _ := w.accept(t, w.Tracer, caller)
+	s := w.Attempt(stamped(draft, 0), time.Now(), nil, false)
+	s.Send("POST", "https://shop.example/")
+	s.BeginSettle(&store.Result{Attempt: &store.Attempt{Class: store.ClassPanic}})
+	s.EndSettle()
+	w.Close(time.Minute)
+	if attempts := w.collector.Named("attempt"); len(attempts) != 1 || !attempts[0].Failed {
+		t.Errorf("the attempts are %+v", attempts)
+	}
+	if requests := w.collector.Named("POST"); len(requests) != 0 {
+		t.Errorf("the requests are %+v", requests)
+	}
+}
+
 func TestBatchesHaveABoundedNumberOfSpans(t *testing.T) {
 	w := newWorld(t, 0)
 	list := drafts(250)
