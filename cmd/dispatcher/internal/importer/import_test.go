@@ -195,6 +195,21 @@ func TestImportRetries(t *testing.T) {
 	})
 }
 
+// TestImportNamesFewCanceled imports lines whose callbacks are all canceled: the first ones are printed, and
+// the summary counts all.
+func TestImportNamesFewCanceled(t *testing.T) {
+	t.Parallel()
+	im, term := openImport(t, importLines(t, 1500), 0, func(w http.ResponseWriter, r *http.Request) {
+		answerAll(t, w, len(batchOf(t, r)), `{"status":200,"callback":{"id":"cb_1","state":"canceled"}}`)
+	})
+	if err := im.run(t.Context()); err != nil || im.sum.Canceled != 1500 || im.sum.Replayed != 1500 {
+		t.Errorf("%v, %+v", err, im.sum)
+	}
+	if named := strings.Count(term.Stderr.String(), "is canceled: it is not sent"); named != 20 {
+		t.Errorf("%d callbacks are printed:\n%s", named, term.Stderr.String())
+	}
+}
+
 // TestImportRate interrupts an import with a rate. The checkpoint has exactly the accepted lines.
 func TestImportRate(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,8 @@ const (
 	retryLimit = 15 * time.Minute
 	// callLimit is the timeout of one call.
 	callLimit = time.Minute
+	// maxNamed is the maximum number of canceled callbacks that are printed.
+	maxNamed = 20
 )
 
 // importer sends the lines of a source.
@@ -176,6 +178,9 @@ func (im *importer) sendOnce(ctx context.Context, batch []*Line) (left []*Line, 
 			im.sum.Replayed++
 			if cb := r.Callback; cb.State == client.Canceled {
 				im.sum.Canceled++
+				if im.sum.Canceled > maxNamed {
+					continue // the summary counts it
+				}
 				im.progress.Log(console.Printable(fmt.Sprintf(
 					"dispatcher: line %d was accepted before, and its callback %s is canceled: it is not "+
 						"sent; \"callback retry\" sends it", batch[i].Number, cb.ID)))
