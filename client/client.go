@@ -30,7 +30,8 @@ const (
 type Options struct {
 	// URL is the server's URL: scheme, host and, behind a proxy, the path before /v1. Required.
 	URL string
-	// Key is the API key. Required. No form of printing, logging or encoding the options shows it.
+	// Key is the API key. Required. The options are printed, logged and encoded (JSON, XML, YAML) without it,
+	// and no decoder sets it: a program that reads its options from a file must set the key itself.
 	Key string `json:"-" xml:"-" yaml:"-"`
 	// Project is sent with every request. Empty: the key's own project.
 	Project string
