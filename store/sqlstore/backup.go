@@ -60,10 +60,8 @@ func InspectSQLite(ctx context.Context, path string) (s Source, err error) {
 		if err != nil {
 			return err
 		}
-		// No caller can replace the key that signs the cursors of lists.
-		err = db.QueryRowContext(ctx, `SELECT id FROM secrets WHERE project = '' AND use = 'cursor'
-			ORDER BY id LIMIT 1`).Scan(&s.Installation)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		s.Installation, err = readInstallation(ctx, db)
+		if err != nil {
 			return err
 		}
 		s.Sealed, err = ReadSealedKeys(ctx, db, time.Now().UnixMilli())
@@ -73,6 +71,31 @@ func InspectSQLite(ctx context.Context, path string) (s Source, err error) {
 		return Source{}, fmt.Errorf("read the database: %w", err)
 	}
 	return s, nil
+}
+
+// CopyInstallation returns the Source.Installation of a copy that BackupSQLite made.
+func CopyInstallation(ctx context.Context, path string) (id string, err error) {
+	err = withCopy(path, func(db *sql.DB) error {
+		var err error
+		id, err = readInstallation(ctx, db)
+		return err
+	})
+	return id, err
+}
+
+// readInstallation returns the id of the key that signs the cursors of lists: no caller can replace it.
+func readInstallation(ctx context.Context, db sqldb.Queryer) (id string, err error) {
+	err = db.QueryRowContext(ctx, `SELECT id FROM secrets WHERE project = '' AND use = 'cursor'
+		ORDER BY id LIMIT 1`).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return id, err
+}
+
+// withCopy runs fn with a copy, which has no log. immutable: SQLite creates no other file next to it.
+func withCopy(path string, fn func(*sql.DB) error) error {
+	return withSQLite(path, "ro&immutable=1", fn)
 }
 
 // withSQLite runs fn with the existing SQLite file at path. mode is SQLite's: "rw", or "ro".
@@ -133,8 +156,7 @@ func checkTables(ctx context.Context, db sqldb.Queryer) error {
 
 // checkCopy checks the copy at path, which must have the commit number before.
 func checkCopy(ctx context.Context, path string, before int64) (b Backup, err error) {
-	// immutable: SQLite creates no other file next to the copy.
-	err = withSQLite(path, "ro&immutable=1", func(db *sql.DB) error {
+	err = withCopy(path, func(db *sql.DB) error {
 		var found string
 		if err := db.QueryRowContext(ctx, `PRAGMA integrity_check(1)`).Scan(&found); err != nil {
 			return err

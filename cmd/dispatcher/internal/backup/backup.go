@@ -2,7 +2,8 @@
 //
 // A backup is a directory with the name dispatcher-TIME that holds dispatcher.db and master.key. It gets this
 // name only after the copy was synced and checked, so a directory with such a name is complete. All backups
-// of a directory belong to one installation. docs/guide/backup.md has the steps of a restore.
+// of a directory belong to one installation, which the copies name. docs/guide/backup.md has the steps of a
+// restore.
 package backup
 
 import (
@@ -46,8 +47,6 @@ const (
 	timeLayout = "20060102T150405.000Z"
 	partial    = ".partial-"
 	lockName   = ".lock"
-	// ownerName has the id of the installation that the backups belong to.
-	ownerName = ".installation"
 )
 
 var backupName = regexp.MustCompile(`^dispatcher-\d{8}T\d{6}\.\d{3}Z$`)
@@ -61,7 +60,7 @@ func (cmd *Command) Run(ctx context.Context, c *console.Console) error {
 	if err := cmd.check(&l.Settings); err != nil {
 		return err
 	}
-	made, err := cmd.backUp(ctx, &l.Settings, time.Now())
+	made, err := cmd.backUp(ctx, c, &l.Settings, time.Now())
 	if made != nil {
 		fmt.Fprintf(c.Out, "%s: %s, %d callbacks, %d of them open\n", made.path, console.SizeText(made.size),
 			made.Callbacks, made.Open)
@@ -96,12 +95,14 @@ type made struct {
 
 // backUp makes a backup, removes the oldest ones and writes the metric. If it returns a backup and an error,
 // the backup is complete, but needs the user's attention.
-func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Time) (*made, error) {
+func (cmd *Command) backUp(
+	ctx context.Context, c *console.Console, s *config.Settings, now time.Time,
+) (*made, error) {
 	source, err := inspect(ctx, s.SQLitePath())
 	if err != nil {
 		return nil, err
 	}
-	key, err := cmd.readKeys(s, source.Sealed)
+	key, err := cmd.readKeys(c, s, source.Sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (cmd *Command) backUp(ctx context.Context, s *config.Settings, now time.Tim
 		return nil, err
 	}
 	defer lock.Close()
-	if err := checkOwner(cmd.Dest, source.Installation); err != nil {
+	if err := checkOwner(ctx, cmd.Dest, source.Installation); err != nil {
 		return nil, err
 	}
 	// Only the owner of the lock makes or removes backups, so these are what a killed process left.
@@ -150,22 +151,22 @@ func inspect(ctx context.Context, database string) (sqlstore.Source, error) {
 	return sqlstore.InspectSQLite(ctx, database)
 }
 
-// checkOwner refuses the directory of another installation: --keep would remove the backups of that one. The
-// first backup of an installation makes the directory its own.
-func checkOwner(dest, installation string) error {
-	path := filepath.Join(dest, ownerName)
-	owner, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if installation == "" {
-			return nil // no server has started on this database
-		}
-		return writeSynced(path, installation+"\n", 0o600)
-	case err != nil:
+// checkOwner refuses a directory whose newest backup is one of another installation: --keep would remove the
+// backups of that one. A backup from before the first start of a server has no installation.
+func checkOwner(ctx context.Context, dest, installation string) error {
+	names, err := backups(dest)
+	if err != nil || len(names) == 0 {
 		return err
-	case strings.TrimSpace(string(owner)) != installation:
+	}
+	newest := filepath.Join(dest, names[len(names)-1])
+	owner, err := sqlstore.CopyInstallation(ctx, filepath.Join(newest, config.DatabaseFileName))
+	switch {
+	case err != nil:
+		return fmt.Errorf("find the owner of the backups: read the database in %s: %w; choose another "+
+			"directory, or move this backup away", newest, err)
+	case owner != "" && owner != installation:
 		return fmt.Errorf("%s has the backups of another database, and --keep would remove them: choose "+
-			"another directory, or remove %s if this database replaces that one", dest, path)
+			"another directory, or move these backups away if this database replaces that one", dest)
 	}
 	return nil
 }
@@ -187,9 +188,11 @@ func checkSpace(size int64, dest string) error {
 }
 
 // readKeys checks that the master keys of the server decrypt the secrets of the database, and returns the key
-// to copy. It is empty with the setting master_key, which is kept where it comes from, and with --no-key,
-// where no key is checked.
-func (cmd *Command) readKeys(s *config.Settings, sealed []store.SealedRow) (toCopy string, err error) {
+// to copy. It is empty with the setting master_key, which is kept where it comes from. It is also empty with
+// --no-key: then the file is not read, and a key that the setting misses causes a warning only.
+func (cmd *Command) readKeys(
+	c *console.Console, s *config.Settings, sealed []store.SealedRow,
+) (toCopy string, err error) {
 	keys := s.MasterKey
 	if len(keys) == 0 {
 		if cmd.NoKey {
@@ -209,11 +212,16 @@ func (cmd *Command) readKeys(s *config.Settings, sealed []store.SealedRow) (toCo
 	for _, p := range ring.Check(sealed) {
 		problems = append(problems, p.String())
 	}
-	if len(problems) > 0 {
-		return "", fmt.Errorf("nothing was copied, because a restore needs another master key: %s; give all "+
-			"keys as master_key, and keep them", strings.Join(problems, "; "))
+	if len(problems) == 0 {
+		return toCopy, nil
 	}
-	return toCopy, nil
+	needed := "a restore needs another master key: " + strings.Join(problems, "; ")
+	if cmd.NoKey {
+		fmt.Fprintf(c.Err, "warning: %s\n", console.Printable(needed))
+		return "", nil
+	}
+	return "", fmt.Errorf("nothing was copied, because %s; give all keys as master_key and keep them, or "+
+		"use --no-key if a key is lost", needed)
 }
 
 // write makes the backup with this name.
@@ -255,17 +263,11 @@ func (cmd *Command) write(ctx context.Context, database, key, name string) (m *m
 // removeOld removes the oldest backups, so that cmd.Keep are left. The one just made stays, also if the clock
 // was ahead at an earlier one.
 func (cmd *Command) removeOld(justMade string) error {
-	entries, err := os.ReadDir(cmd.Dest)
+	names, err := backups(cmd.Dest)
 	if err != nil || cmd.Keep == 0 {
 		return err
 	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() && backupName.MatchString(e.Name()) && e.Name() != justMade {
-			names = append(names, e.Name())
-		}
-	}
-	slices.Sort(names) // by time
+	names = slices.DeleteFunc(names, func(name string) bool { return name == justMade })
 	for _, name := range names[:max(0, len(names)+1-cmd.Keep)] {
 		// Rename first: half of a backup must not look like a whole one.
 		err := os.Rename(filepath.Join(cmd.Dest, name), filepath.Join(cmd.Dest, partial+name))
@@ -274,6 +276,17 @@ func (cmd *Command) removeOld(justMade string) error {
 		}
 	}
 	return removeHidden(cmd.Dest)
+}
+
+// backups returns the names of the complete backups, oldest first.
+func backups(dest string) (names []string, err error) {
+	entries, err := os.ReadDir(dest) // sorted by name, and so by time
+	for _, e := range entries {
+		if e.IsDir() && backupName.MatchString(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
 }
 
 // removeHidden removes the directories of incomplete backups.

@@ -176,6 +176,17 @@ func TestBackupNeedsTheRightKey(t *testing.T) {
 	if _, err := os.Stat(metric); err == nil {
 		t.Error("the textfile reports a success")
 	}
+	// Without the key, such a database can be copied, with a warning.
+	lost := filepath.Join(t.TempDir(), "lost")
+	term = program.Terminal("DISPATCHER_MASTER_KEY=" + cmdtest.SomeKey('w'))
+	term.Ends(t, console.ExitFailed, "backup", lost, "--data-dir="+r.Settings.DataDir)
+	cmdtest.Contains(t, term.Stderr.String(), "nothing was copied", "--no-key")
+	term = program.Terminal("DISPATCHER_MASTER_KEY=" + cmdtest.SomeKey('w'))
+	term.Ends(t, console.ExitOK, "backup", lost, "--data-dir="+r.Settings.DataDir, "--no-key")
+	cmdtest.Contains(t, term.Stderr.String(), "warning: a restore needs another master key: ")
+	if made := backups(t, lost); len(made) != 1 {
+		t.Errorf("backups with --no-key: %q, want one", made)
+	}
 	// The setting replaces the file, and no file is copied.
 	term = program.Terminal("DISPATCHER_MASTER_KEY=" + cmdtest.SomeKey('n') + "," +
 		strings.TrimSpace(string(good)))
@@ -193,7 +204,8 @@ func TestBackupNeedsTheRightKey(t *testing.T) {
 }
 
 // TestBackupsOfTwoServers checks that a server refuses the directory of another one, whose backups --keep
-// would remove. A restored database continues its own directory.
+// would remove. A restored database continues its own directory. A directory whose owner cannot be read is
+// refused.
 func TestBackupsOfTwoServers(t *testing.T) {
 	t.Parallel()
 	dest := t.TempDir()
@@ -203,17 +215,55 @@ func TestBackupsOfTwoServers(t *testing.T) {
 	}
 	program.Terminal().Ends(t, console.ExitOK, args(one.Settings.DataDir)...)
 	first := backups(t, dest)
-	term := program.Terminal()
-	term.Ends(t, console.ExitFailed, args(two.Settings.DataDir)...)
-	cmdtest.Contains(t, term.Stderr.String(), dest+" has the backups of another database")
-	if left := backups(t, dest); !slices.Equal(left, first) {
-		t.Errorf("backups: %q, want %q", left, first)
+	neverStarted := t.TempDir()
+	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir="+neverStarted)
+	if err := os.WriteFile(filepath.Join(neverStarted, config.MasterKeyFile), []byte(cmdtest.SomeKey('n')),
+		0o600); err != nil {
+		t.Fatal(err)
 	}
+	refuses := func(dataDir, want string) {
+		t.Helper()
+		before := backups(t, dest)
+		term := program.Terminal()
+		term.Ends(t, console.ExitFailed, args(dataDir)...)
+		cmdtest.Contains(t, term.Stderr.String(), want)
+		if left := backups(t, dest); !slices.Equal(left, before) {
+			t.Errorf("backups: %q, want %q", left, before)
+		}
+	}
+	refuses(two.Settings.DataDir, dest+" has the backups of another database")
+	refuses(neverStarted, dest+" has the backups of another database")
 	restored := filepath.Join(t.TempDir(), "data")
 	restore(t, filepath.Join(dest, first[0]), restored)
 	program.Terminal().Ends(t, console.ExitOK, args(restored)...)
 	if left := backups(t, dest); len(left) != 1 || left[0] == first[0] {
 		t.Errorf("backups after one of the restored database: %q", left)
+	}
+
+	newest := backups(t, dest)[0]
+	if err := os.WriteFile(filepath.Join(dest, newest, config.DatabaseFileName), []byte("damaged"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(restored, "find the owner of the backups")
+	if err := os.Rename(filepath.Join(dest, newest), filepath.Join(t.TempDir(), newest)); err != nil {
+		t.Fatal(err)
+	}
+	program.Terminal().Ends(t, console.ExitOK, args(two.Settings.DataDir)...)
+}
+
+// TestBackupBeforeTheFirstStart checks that a server continues the directory of backups from before its first
+// start. They name no owner.
+func TestBackupBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	s := apptest.Settings(t)
+	dest, flag := t.TempDir(), "--data-dir="+s.DataDir
+	program.Terminal().Ends(t, console.ExitOK, "migrate", flag)
+	program.Terminal().Ends(t, console.ExitOK, "backup", dest, flag, "--no-key", "--keep=1")
+	apptest.Start(t, s)
+	program.Terminal().Ends(t, console.ExitOK, "backup", dest, flag, "--keep=1")
+	if left := backups(t, dest); len(left) != 1 {
+		t.Errorf("backups: %q, want one", left)
 	}
 }
 
@@ -234,7 +284,14 @@ func backups(t *testing.T, dest string) []string {
 func TestBackupLeavesOtherFilesAlone(t *testing.T) {
 	t.Parallel()
 	dataDir, dest := t.TempDir(), t.TempDir()
+	args := []string{"backup", dest, "--data-dir=" + dataDir, "--no-key", "--keep=1"}
 	program.Terminal().Ends(t, console.ExitOK, "migrate", "--data-dir="+dataDir)
+	program.Terminal().Ends(t, console.ExitOK, args...)
+	err := os.Rename(filepath.Join(dest, backups(t, dest)[0]), filepath.Join(dest,
+		"dispatcher-29990101T000000.000Z"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := map[string]bool{ // name: is it left
 		"dispatcher-20260101T000000.000Z":          false,
 		"dispatcher-29990101T000000.000Z":          false, // the clock was ahead
@@ -248,7 +305,7 @@ func TestBackupLeavesOtherFilesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	program.Terminal().Ends(t, console.ExitOK, "backup", dest, "--data-dir="+dataDir, "--no-key", "--keep=1")
+	program.Terminal().Ends(t, console.ExitOK, args...)
 	for name, left := range names {
 		if _, err := os.Stat(filepath.Join(dest, name)); (err == nil) != left {
 			t.Errorf("%s: %v, want it left: %t", name, err, left)
