@@ -3,6 +3,9 @@ package alerts
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -113,6 +116,28 @@ func redisLoses(l *lab) {
 	l.Backend.Server.Kill()
 	l.Backend.Server.Start()
 	l.fires("Redis restarts with an older copy", began, "IndexRolledBack")
+}
+
+// clockJumps sets the clock of Redis ahead.
+func clockJumps(l *lab) {
+	dir := l.TempDir()
+	clock, ahead := filepath.Join(dir, "clock.so"), filepath.Join(dir, "ahead")
+	program := filepath.Join(dir, "redis")
+	build := exec.CommandContext(l.Context(), "gcc", "-shared", "-fPIC", "-o", clock, "testdata/clock.c")
+	if out, err := build.CombinedOutput(); err != nil {
+		l.Fatalf("gcc: %s: %s", err, out)
+	}
+	l.Check(os.WriteFile(program, fmt.Appendf(nil,
+		"#!/bin/sh\nCLOCK_AHEAD=%s LD_PRELOAD=%s exec redis-server \"$@\"\n", ahead, clock), 0o755))
+	b := harness.NewBackend(l, harness.SQLiteEmbedded)
+	b.Server = testserver.NewRedisOf(l, program)
+	b.Name, b.Redis = harness.SQLiteRedis.String(), b.Server.URL
+	l.UseBackend(b)
+	l.serve("a")
+	l.settled(1)
+	began := time.Now()
+	l.Check(os.WriteFile(ahead, make([]byte, 10), 0o644))
+	l.fires("the clock of Redis jumps 10 s ahead", began, "ClockJump")
 }
 
 // crashes attempts a callback that kills its process, which a supervisor restarts each time. The lease of the

@@ -38,6 +38,7 @@ var labs = []struct {
 	{"redis-down", redisDown},
 	{"redis-evicts", redisEvicts},
 	{"redis-loses", redisLoses},
+	{"clock-jumps", clockJumps},
 	{"crashes", crashes},
 	{"events", events},
 	{"key-missing", keyMissing},

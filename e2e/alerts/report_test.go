@@ -50,8 +50,8 @@ Prometheus scrapes and evaluates every %s here. With the 15 s of the example con
 to 20 seconds later. The time until an alert clears is that without its keep_firing_for. Where none is given,
 the alert counts events of the last 15 minutes (rebuilds: of an hour), and clears that long after the last.
 
-Alerts that are not listed have a time threshold or a longer "for", except DispatcherClockJump: no lab sets a
-clock. The tests in deploy/prometheus/tests show when each alert fires and when it does not.
+Alerts that are not listed have a time threshold or a longer "for". The tests in deploy/prometheus/tests show
+when each alert fires and when it does not.
 
 | alert | fault | fired after | cleared after |
 |---|---|---|---|
