@@ -15,9 +15,9 @@ const (
 	foldSpec  = "@every 1s"
 	purgeSpec = "@every 5s"
 	// overdueSpec suffices for a metric of hours and days. missingSpec finds a key that another process uses
-	// and this one lacks.
+	// and this one lacks, so that an alert fires within a minute.
 	overdueSpec = "@every 1m"
-	missingSpec = "@every 1m"
+	missingSpec = "@every 20s"
 	auditSpec   = "@every 1m"
 	touchSpec   = "@every 1m"
 	// pingSpec finds an outage of SQL while no callback does.

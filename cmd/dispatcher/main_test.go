@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,6 +99,41 @@ func checkExample(t *testing.T, name, example string) {
 	}
 	if lines == 0 {
 		t.Errorf("%q has no example: add one to examples.txt", name)
+	}
+}
+
+// TestCommandsInTextsParse parses the commands within the sentences of the pages. They may lack arguments.
+// Another test runs those in blocks.
+func TestCommandsInTextsParse(t *testing.T) {
+	t.Parallel()
+	span := regexp.MustCompile("(?s)`dispatcher ([a-z][^`]*)`")
+	checked := 0
+	for _, pages := range []string{"README*.md", "docs/guide/*.md", "docs/reference/*.md"} {
+		found, err := filepath.Glob("../../" + pages)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range found {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range span.FindAllStringSubmatch(string(text), -1) {
+				checked++
+				args := cmdtest.Arguments(strings.Join(strings.Fields(match[1]), " "))
+				if end := slices.Index(args, ">"); end >= 0 {
+					args = args[:end]
+				}
+				_, err := parser(t).Parse(args)
+				lacks := err != nil && regexp.MustCompile(`^(--\S+: )?expected `).MatchString(err.Error())
+				if err != nil && !lacks && match[1] != "is serving" { // a line of the log
+					t.Errorf("%s: %q does not parse: %v", page, match[0], err)
+				}
+			}
+		}
+	}
+	if checked < 30 {
+		t.Errorf("found %d commands", checked)
 	}
 }
 

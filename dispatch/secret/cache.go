@@ -121,8 +121,8 @@ func New(s Store, k *Keyring, c *clock.Clock, m process.Metrics) *Secrets {
 			"Failed decryptions of stored secrets and credentials with this process's master keys."),
 	}
 	m.Gauge("key_ring_keys", "Master keys of this process.", func() float64 { return float64(len(k.keys)) })
-	m.Gauge("key_ring_missing", "Master keys that rows in SQL name and this process lacks, by a check each "+
-		"minute. Attempts that need them are postponed.",
+	m.Gauge("key_ring_missing", "Master keys that rows in SQL name and this process lacks, by a check "+
+		"each 20 s. Attempts that need them are postponed.",
 		func() float64 { return float64(secrets.missing.Load()) })
 	return secrets
 }

@@ -221,8 +221,7 @@ func keyMissing(l *lab) {
 	l.settled(2)
 	began := time.Now()
 	both.Create("/v1/endpoints", harness.Submission{"url": l.Receiver.URL + "/plain/endpoint"})
-	// The process looks once a minute.
-	l.firesWithin(time.Minute+fireTime, "SQL names a master key that a process lacks", began, "KeyRing")
+	l.fires("SQL names a master key that a process lacks", began, "KeyRing")
 	healed := time.Now()
 	old.Exit(time.Minute)
 	l.serve("old", "--master-key", added+","+harness.MasterKey)

@@ -115,18 +115,12 @@ func (l *lab) settled(processes int) {
 // fires waits until the alerts fire, each within a minute of the fault, and reports the time.
 func (l *lab) fires(what string, fault time.Time, names ...string) {
 	l.Helper()
-	l.firesWithin(fireTime, what, fault, names...)
-}
-
-// firesWithin is fires with another limit.
-func (l *lab) firesWithin(limit time.Duration, what string, fault time.Time, names ...string) {
-	l.Helper()
 	for _, name := range names {
 		name = "Dispatcher" + name
 		l.expected = append(l.expected, name)
 		var took time.Duration
 		var summary string
-		l.Eventually(time.Until(fault.Add(limit)), name+" fires", func() error {
+		l.Eventually(time.Until(fault.Add(fireTime)), name+" fires", func() error {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			at, seen := l.fired[name]
@@ -140,7 +134,7 @@ func (l *lab) firesWithin(limit time.Duration, what string, fault time.Time, nam
 		if summary == "" || strings.ContainsAny(summary, "<>{}") {
 			l.Errorf("%s has the summary %q", name, summary)
 		}
-		if took > limit {
+		if took > fireTime {
 			l.Errorf("%s fired %s after the fault", name, took)
 		}
 		l.Remark("%s fired %s after the fault: %s", short(name), took.Round(100*time.Millisecond), summary)

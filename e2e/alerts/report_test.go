@@ -42,9 +42,8 @@ const introduction = `# How fast does an alert fire?
 
 make test-full measured this on %s, and wrote this page. It breaks the built program, with real
 servers, and a real Prometheus with the rules of deploy/prometheus watches. Each alert must fire within a
-minute of its fault, and no other critical alert may fire. DispatcherKeyRing has two minutes, because a
-process compares its keys with SQL once a minute. At the same time another installation runs under load for
-%s, on which no alert may fire.
+minute of its fault, and no other critical alert may fire. At the same time another installation runs under
+load for %s, on which no alert may fire.
 
 Prometheus scrapes and evaluates every %s here. With the 15 s of the example configuration an alert fires up
 to 20 seconds later. The time until an alert clears is that without its keep_firing_for. Where none is given,
