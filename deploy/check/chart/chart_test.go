@@ -42,6 +42,8 @@ func TestGoodValues(t *testing.T) {
 		{"storage class", "d", "persistence: {storageClass: fast, size: 500Gi}"},
 		{"no network policy", "d", "networkPolicy: {enabled: false}"},
 		{"storage by extraEgress only", "d", scaled + "networkPolicy: {storagePorts: []}"},
+		{"a user and groups that the cluster assigns", "d",
+			"podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}"},
 		{"every option", "dispatcher", string(all)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -50,6 +52,10 @@ func TestGoodValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.check(t, namespace)
+			user := r.deployment.Spec.Template.Spec.SecurityContext.RunAsUser
+			if assigned := strings.Contains(test.values, "runAsUser: null"); assigned != (user == nil) {
+				t.Errorf("the cluster assigns the user: %t, want %t", user == nil, assigned)
+			}
 			values, err := chartutil.ReadValues([]byte(test.values))
 			if err != nil {
 				t.Fatal(err)
@@ -97,6 +103,7 @@ func TestBadValues(t *testing.T) {
 		{"networkPolicy: {storagePorts: [0]}", "/networkPolicy/storagePorts"},
 		{"monitoring: {podMonitor: {interval: often}}", "/monitoring/podMonitor/interval"},
 		{"persistence: {size: big}", "/persistence/size"},
+		{"extraVolumeMounts: [{name: tmp}]", "/extraVolumeMounts/0"},
 	} {
 		_, err := template(c, byHelm("d"), test.values)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
