@@ -1,4 +1,5 @@
-// Package docpage reads the code blocks of README.md and of all pages below docs. Package e2e/docs runs them.
+// Package docpage reads the code blocks of README.md and CONTRIBUTING.md, and of all pages below docs and
+// deploy. Package e2e/docs runs them.
 //
 // The word after the language of a block decides what happens with it. Readers do not see it.
 //
@@ -56,7 +57,7 @@ type Block struct {
 // Runs reports whether the block is a command that runs.
 func (b Block) Runs() bool { return b.Kind == Command || b.Kind == Terminal }
 
-// A Page is README.md or a page below docs.
+// A Page is one of the files that Read reads.
 type Page struct {
 	Name   string
 	Blocks []Block
@@ -69,10 +70,13 @@ func Read(project fs.FS) (pages []Page, err error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != "." && name != "docs" && !strings.HasPrefix(name, "docs/") {
+		top, _, _ := strings.Cut(name, "/")
+		below := top == "docs" || top == "deploy"
+		if d.IsDir() && name != "." && !below {
 			return fs.SkipDir
 		}
-		if d.IsDir() || path.Ext(name) != ".md" || name != "README.md" && !strings.HasPrefix(name, "docs/") {
+		isPage := below || name == "README.md" || name == "CONTRIBUTING.md"
+		if d.IsDir() || path.Ext(name) != ".md" || !isPage {
 			return nil
 		}
 		text, err := fs.ReadFile(project, name)
@@ -85,7 +89,7 @@ func Read(project fs.FS) (pages []Page, err error) {
 
 // programs are languages of which a block must be saved and run, and shells those of which it must be "sh".
 var (
-	programs = []string{"go", "java", "javascript", "js", "python", "php"}
+	programs = []string{"go", "java", "javascript", "js", "python", "php", "sql"}
 	shells   = []string{"bash", "shell", "console", "zsh"}
 )
 

@@ -121,8 +121,9 @@ func comparePage(t *testing.T, families map[string]*family) {
 		}
 		left[name].row(&b)
 	}
-	b.WriteString("\n## When was the last backup?\n\n`dispatcher backup --textfile FILE` writes this metric " +
-		"for a textfile collector, such as that of\nnode_exporter. It is not at `/metrics`.\n\n" +
+	b.WriteString("\n## When was the last backup?\n\n" +
+		"`dispatcher backup --textfile FILE` writes this metric for a textfile collector, such as that of\n" +
+		"node_exporter. It is not at `/metrics`.\n\n" +
 		"| metric | type | labels | meaning |\n|---|---|---|---|\n" +
 		"| `dispatcher_backup_last_success_timestamp_seconds` | gauge |  | Start of the last backup that " +
 		"was completed and checked. |\n")
