@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,12 +17,10 @@ import (
 )
 
 var (
-	mdLink     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	mdHeading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
 	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
 	namedPage  = regexp.MustCompile(`\bdocs/[\w./-]*\.md\b`)
 	// published matches the address of a file of the project, with its heading.
-	published = regexp.MustCompile(`https://` + module + `/blob/main/([\w./-]+(?:#[\w-]+)?)`)
+	published = regexp.MustCompile(`https://` + module + `/(?:blob|tree)/main/([\w./-]+(?:#[\w-]+)?)`)
 )
 
 // namers are the files that may name a page of docs by its path from the root. Scratch files are none of
@@ -64,6 +61,43 @@ func TestLinksOfDocsLeadSomewhere(t *testing.T) {
 	}
 }
 
+// archived matches the files of the repository that .goreleaser.yaml puts into the archives.
+var archived = regexp.MustCompile(`(?m)^      - ([\w./]+?)(?:/\*\*)?$`)
+
+// TestLinksOfTheArchivesLeadSomewhere follows the relative links of the pages within an archive of a release.
+func TestLinksOfTheArchivesLeadSomewhere(t *testing.T) {
+	config, err := os.ReadFile(".goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, archive := os.DirFS("."), fstest.MapFS{}
+	for _, root := range archived.FindAllStringSubmatch(string(config), -1) {
+		err := fs.WalkDir(project, root[1], func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(project, name)
+			archive[name] = &fstest.MapFile{Data: text}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	pages := 0
+	for name, file := range archive {
+		if path.Ext(name) == ".md" {
+			pages++
+			for _, link := range docpage.BrokenLinks(archive, name, string(file.Data)) {
+				t.Errorf("%s: the link %s leads out of the archive", name, link)
+			}
+		}
+	}
+	if pages < 10 {
+		t.Errorf("found %d pages", pages)
+	}
+}
+
 // TestBothReadmesHaveTheSameBlocksAndLinks compares README.md with its Chinese translation.
 func TestBothReadmesHaveTheSameBlocksAndLinks(t *testing.T) {
 	read := func(name, other string) (blocks, links, figures []string) {
@@ -71,15 +105,13 @@ func TestBothReadmesHaveTheSameBlocksAndLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prose := fencedCode.ReplaceAllString(string(text), "")
-		for _, link := range mdLink.FindAllStringSubmatch(prose, -1) {
-			links = append(links, link[1])
-		}
+		links = docpage.Links(string(text))
 		if !slices.Contains(links, other) {
 			t.Errorf("%s has no link to %s", name, other)
 		}
 		links = slices.DeleteFunc(links, func(link string) bool { return link == other })
-		figures = regexp.MustCompile(`\d[\d.,]*\d|\b\d\b`).FindAllString(prose, -1)
+		figures = regexp.MustCompile(`\d[\d.,]*\d|\b\d\b`).FindAllString(
+			docpage.WithoutBlocks(string(text)), -1)
 		slices.Sort(figures)
 		return fencedCode.FindAllString(string(text), -1), links, figures
 	}
@@ -212,7 +244,7 @@ func brokenLinks(root fs.FS) (pages int, wrong []string) {
 			}
 		}
 		for _, file := range published.FindAllStringSubmatch(string(text), -1) {
-			if !leads(root, ".", file[1]) {
+			if !docpage.Leads(root, ".", file[1]) {
 				wrong = append(wrong, name+": the address of "+file[1]+" leads nowhere")
 			}
 		}
@@ -220,10 +252,8 @@ func brokenLinks(root fs.FS) (pages int, wrong []string) {
 			return nil
 		}
 		pages++
-		for _, link := range mdLink.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""), -1) {
-			if !strings.Contains(link[1], "://") && !leads(root, name, link[1]) {
-				wrong = append(wrong, name+": the link "+link[1]+" leads nowhere")
-			}
+		for _, link := range docpage.BrokenLinks(root, name, string(text)) {
+			wrong = append(wrong, name+": the link "+link+" leads nowhere")
 		}
 		return nil
 	})
@@ -231,41 +261,4 @@ func brokenLinks(root fs.FS) (pages int, wrong []string) {
 		wrong = append(wrong, err.Error())
 	}
 	return pages, wrong
-}
-
-// leads says whether a relative link of a page leads to a file or directory and, after a #, to a heading in
-// it.
-func leads(root fs.FS, from, link string) bool {
-	to, anchor, _ := strings.Cut(link, "#")
-	if to == "" {
-		to = path.Base(from)
-	}
-	to = path.Join(path.Dir(from), to)
-	if _, err := fs.Stat(root, to); err != nil || anchor == "" {
-		return err == nil
-	}
-	text, err := fs.ReadFile(root, to)
-	if err != nil {
-		return false
-	}
-	for _, heading := range mdHeading.FindAllStringSubmatch(fencedCode.ReplaceAllString(string(text), ""),
-		-1) {
-		if slug(heading[1]) == anchor {
-			return true
-		}
-	}
-	return false
-}
-
-// slug is the anchor that GitHub gives a heading.
-func slug(heading string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
-			return unicode.ToLower(r)
-		}
-		return -1
-	}, heading)
 }

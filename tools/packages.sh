@@ -26,16 +26,19 @@ for shell in bash zsh fish; do
   "$native" completion "$shell" >"$FILES/dispatcher.$shell"
 done
 tools/sbom.sh "$BINARY" "$VERSION" "$FILES/doc"
-cp CHANGELOG.md "$FILES/doc"
 cp deploy/packaging/dispatcher.1 "$FILES/man"
 cat >"$FILES/changelog" <<EOF
 dispatcher ($VERSION) stable; urgency=medium
 
-  * See CHANGELOG.md.gz.
+  * See CHANGELOG.md.
 
  -- $(sed -n 's/^maintainer: //p' deploy/packaging/nfpm.yaml)  $(date -Rud "@$SOURCE_DATE_EPOCH")
 EOF
 gzip -9n "$FILES"/changelog "$FILES"/doc/* "$FILES"/man/*
+# The layout of the repository, so that the links between the pages work.
+cp -a --parents {CHANGELOG,CONTRIBUTING,README,README.zh,SECURITY}.md docs \
+  deploy/{compose,grafana,helm,kubernetes,prometheus} "$FILES/doc"
+chmod -R u=rwX,go=rX "$FILES/doc"
 find "$FILES" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
 
 export BINARY VERSION ARCH FILES SOURCE_DATE_EPOCH

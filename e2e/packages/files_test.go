@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 )
 
 // maxExposure is the limit of systemd-analyze security in tenths: 2.0, where 10.0 is the worst.
@@ -64,6 +66,41 @@ func TestUserAndDirectories(t *testing.T) {
 	for _, name := range []string{"lib", "backups"} {
 		same(t, name, run(t, "stat", "-c", "%a %u %g", filepath.Join(root, "var", name, "dispatcher")),
 			"700 "+user[1]+" "+user[2]+"\n")
+	}
+}
+
+// monitoring matches a file of the alerts and the dashboard that a page names, or a pattern of files.
+var monitoring = regexp.MustCompile(`\bdeploy/(?:prometheus|grafana)/[\w./*-]*\w`)
+
+// TestPagesOfThePackage checks that each relative link of the installed pages leads to an installed file, and
+// that the package has the files for Prometheus and Grafana which the pages name.
+func TestPagesOfThePackage(t *testing.T) {
+	share := filepath.Join(unpacked(t), "usr/share")
+	// LICENSE is a link to a file that each Debian system has.
+	harness.Check(t, os.Mkdir(filepath.Join(share, "common-licenses"), 0o755))
+	harness.Check(t, os.WriteFile(filepath.Join(share, "common-licenses/Apache-2.0"), nil, 0o644))
+	doc := os.DirFS(filepath.Join(share, "doc/dispatcher"))
+	pages, files := 0, 0
+	harness.Check(t, fs.WalkDir(doc, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".md" {
+			return err
+		}
+		text, err := fs.ReadFile(doc, name)
+		harness.Check(t, err)
+		pages++
+		for _, link := range docpage.BrokenLinks(doc, name, string(text)) {
+			t.Errorf("%s: the link %s leads to no installed file", name, link)
+		}
+		for _, named := range monitoring.FindAllString(string(text), -1) {
+			files++
+			if found, err := fs.Glob(doc, named); err != nil || len(found) == 0 {
+				t.Errorf("%s: %s is not installed (%v)", name, named, err)
+			}
+		}
+		return nil
+	}))
+	if pages < 10 || files < 5 {
+		t.Errorf("the package has %d pages, which name %d files", pages, files)
 	}
 }
 
