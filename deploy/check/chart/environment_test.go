@@ -64,25 +64,40 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 	}
 }
 
-var valuesBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+var yamlBlock = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// TestValuesOfTheGuide renders the chart with each example of docs/guide/kubernetes.md.
-func TestValuesOfTheGuide(t *testing.T) {
+// TestExamplesOfTheGuide renders the chart with the values of docs/guide/kubernetes.md, and decodes the
+// objects of the page strictly.
+func TestExamplesOfTheGuide(t *testing.T) {
 	page, err := os.ReadFile(root + "docs/guide/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := valuesBlock.FindAllSubmatch(page, -1)
-	if len(blocks) < 3 {
-		t.Fatalf("found %d examples", len(blocks))
-	}
 	c := loadChart(t)
-	for _, b := range blocks {
-		r, err := template(c, byHelm("dispatcher"), string(b[1]))
+	d, err := decoder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, objects := 0, 0
+	for _, b := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+		if strings.HasPrefix(b[1], "apiVersion:") {
+			for text := range strings.SplitSeq(b[1], "\n---\n") {
+				objects++
+				if _, _, err := d.Decode([]byte(text), nil, nil); err != nil {
+					t.Errorf("%v\n%s", err, text)
+				}
+			}
+			continue
+		}
+		values++
+		r, err := template(c, byHelm("dispatcher"), b[1])
 		if err != nil {
 			t.Errorf("%v\n%s", err, b[1])
 			continue
 		}
 		r.check(t, namespace)
+	}
+	if values < 3 || objects < 4 {
+		t.Errorf("found %d examples of values and %d objects", values, objects)
 	}
 }

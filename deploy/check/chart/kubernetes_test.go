@@ -4,7 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -77,32 +76,6 @@ func TestFiles(t *testing.T) {
 		}
 		if has[name] != string(want) {
 			t.Errorf("%s of the packaged chart is not deploy/%s", name, source)
-		}
-	}
-}
-
-// manifest matches a block of a page that has objects of Kubernetes.
-var manifest = regexp.MustCompile("(?ms)^```yaml\n(apiVersion:.*?)^```$")
-
-// TestManifestsOfTheGuide decodes the objects of docs/guide/kubernetes.md strictly.
-func TestManifestsOfTheGuide(t *testing.T) {
-	page, err := os.ReadFile(root + "docs/guide/kubernetes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := decoder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := manifest.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) == 0 {
-		t.Error("the page has no objects")
-	}
-	for _, block := range blocks {
-		for text := range strings.SplitSeq(block[1], "\n---\n") {
-			if _, _, err := d.Decode([]byte(text), nil, nil); err != nil {
-				t.Errorf("%v\n%s", err, text)
-			}
 		}
 	}
 }
