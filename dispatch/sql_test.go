@@ -39,6 +39,27 @@ func TestSQLHalfDown(t *testing.T) {
 	})
 }
 
+// After an outage that was longer than the claims, all results are committed before the next claim. Otherwise
+// a callback whose result still waits would be claimed and sent again.
+func TestResultsOfAnOutageComeBeforeClaims(t *testing.T) {
+	with(takes(time.Second)).run(t, func(b *fixture) {
+		first, later := b.accept(accept.Submission{}).ID, b.accept(in(500*time.Millisecond)).ID
+		time.Sleep(900 * time.Millisecond)
+		b.set(fail(errDown), "Commit")
+		time.Sleep(10 * time.Minute)
+		commits := 0
+		b.set(func(_ context.Context, c *call) error {
+			commits++
+			if commits > 1 {
+				time.Sleep(2 * time.Second)
+			}
+			return c.do()
+		}, "Commit")
+		b.ends("succeeded 1", 10*time.Second, first, later)
+		b.sent(2, "after the outage")
+	})
+}
+
 // refuses checks that an accept fails with ErrUnavailable.
 func (b *fixture) refuses() {
 	b.Helper()

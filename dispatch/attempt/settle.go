@@ -240,7 +240,8 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		if err == nil {
 			s.rn.index.SQLCommitted()
-			if s.stuck.Load() {
+			// Results that gathered meanwhile come before the next claim: theirs may have expired.
+			if s.stuck.Load() && len(s.results) == 0 {
 				s.rn.putBackAsync(ctx, s.rn.limits.resetPlaces()) // before the next claim
 				s.stuck.Store(false)
 				s.rn.wakeAll()
