@@ -312,8 +312,9 @@ func judgeEdit(a *arena, c *contest) (string, string) {
 	return outcome, ""
 }
 
-// raceDelay is the delay of a reschedule. It is longer than the tier, so that no wait becomes shorter.
-const raceDelay = 500 * time.Millisecond
+// raceDelay is the delay of a reschedule, from the time of the request. It is longer than the tier and the
+// time until the commit together, so that no wait becomes shorter.
+const raceDelay = 3 * time.Second
 
 // moveKind postpones a callback that is about to be sent.
 var moveKind = contestKind{
