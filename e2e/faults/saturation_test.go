@@ -76,7 +76,7 @@ func (s *saturation) busy() bool {
 const endedMetric = "dispatcher_callbacks_terminal_total"
 
 // removed returns the number of callbacks that retention has removed.
-func (s *saturation) removed() int { return s.p.Count(purgedMetric, `what="callback"`) }
+func (s *saturation) removed() int { return s.p.Count(purgedMetric, `kind="callback"`) }
 
 // during measures for span how many callbacks are delivered and removed a second.
 func (s *saturation) during(span time.Duration) (delivered, removed float64) {
