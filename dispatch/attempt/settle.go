@@ -240,7 +240,7 @@ func (s *settler) commit(ctx context.Context, batch []ended) []schedule.Settleme
 		}
 		if err == nil {
 			s.rn.index.SQLCommitted()
-			// Results that gathered meanwhile come before the next claim: theirs may have expired.
+			// Results that gathered meanwhile come before the next claim: their own claims may have expired.
 			if s.stuck.Load() && len(s.results) == 0 {
 				s.rn.putBackAsync(ctx, s.rn.limits.resetPlaces()) // before the next claim
 				s.stuck.Store(false)

@@ -93,7 +93,7 @@ func TestRebuildShowsProgress(t *testing.T) {
 					case json.NewDecoder(r.Body).Decode(&in) == nil && in.DryRun:
 						cmdtest.Respond(t, w, `{"dry_run":true,"open":50,"took":"1s"}`)
 					default:
-						time.Sleep(25 * time.Second)
+						time.Sleep(25 * time.Second) // virtual
 						cmdtest.Respond(t, w, `{"open":50,"took":"25s","generation":3}`)
 					}
 				})}
