@@ -75,6 +75,9 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 		line("payload", "none")
 	}
 	state := string(c.StateAt(now))
+	if c.Kind == store.Poll && c.State == store.Succeeded {
+		state = "final"
+	}
 	if c.Reason != "" {
 		state += ", " + string(c.Reason)
 	}
@@ -89,7 +92,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 			n, attempts[0].Number-1)
 	}
 	for i := range attempts {
-		writeAttempt(&b, c.Kind, &attempts[i])
+		writeAttempt(&b, &c, &attempts[i])
 	}
 	if c.DueAt != 0 && c.State == store.Scheduled {
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
@@ -134,10 +137,10 @@ func (ct *Controller) firstDue(
 	return due, err
 }
 
-// writeAttempt writes one attempt of a callback of a kind. A poll's answer that no rule takes for final is no
-// failure.
-func writeAttempt(b *strings.Builder, kind store.Kind, a *store.Attempt) {
-	notFinal := kind == store.Poll && a.Class == store.ClassRuleMismatch
+// writeAttempt writes one attempt of a callback. A poll's answer that is not final yet is no failure, and its
+// final answer may be one.
+func writeAttempt(b *strings.Builder, c *store.Callback, a *store.Attempt) {
+	notFinal := c.Kind == store.Poll && a.Class == store.ClassRuleMismatch
 	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger,
 		clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
 	if a.URL != "" {
@@ -154,10 +157,12 @@ func writeAttempt(b *strings.Builder, kind store.Kind, a *store.Attempt) {
 		fmt.Fprintf(b, "  %s\n", a.Class)
 	}
 	switch {
+	case c.Kind == store.Poll && a.Outcome == store.AttemptSucceeded && a.Number == c.AttemptSeq:
+		fmt.Fprintf(b, "  outcome: final, %s\n", c.PollOutcome())
 	case a.Outcome == store.AttemptSucceeded:
 		b.WriteString("  outcome: succeeded\n")
 	case notFinal:
-		b.WriteString("  outcome: not final yet\n")
+		b.WriteString("  outcome: pending (not final yet)\n")
 	case a.Outcome == store.AttemptUnknown:
 		b.WriteString("  outcome: unknown; the receiver may have acted on the request\n")
 	default:

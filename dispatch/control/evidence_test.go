@@ -13,8 +13,10 @@ import (
 // manyAttempts is a store with one callback and many attempts.
 type manyAttempts struct {
 	Store
-	kind store.Kind
-	list []store.Attempt
+	kind   store.Kind
+	state  store.State
+	reason store.Reason
+	list   []store.Attempt
 	// firstDue is the callback's FirstDueAt.
 	firstDue int64
 }
@@ -33,7 +35,8 @@ func (s *manyAttempts) Attempts(_ context.Context, _, _ string, before,
 
 func (s *manyAttempts) Get(context.Context, string, string) (store.Callback, error) {
 	return store.Callback{
-		ID: "x", Kind: s.kind, AttemptSeq: len(s.list), AttemptCount: len(s.list), FirstDueAt: s.firstDue,
+		ID: "x", Kind: s.kind, State: s.state, Reason: s.reason, AttemptSeq: len(s.list),
+		AttemptCount: len(s.list), FirstDueAt: s.firstDue,
 	}, nil
 }
 
@@ -45,7 +48,7 @@ func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, 
 func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[store.Kind]string{
-		store.Poll:   "status 200\n  outcome: not final yet\n",
+		store.Poll:   "status 200\n  outcome: pending (not final yet)\n",
 		store.Notify: "status 200 (rule_mismatch)\n  outcome: failed\n",
 	} {
 		s := &manyAttempts{kind: kind, list: []store.Attempt{
@@ -55,6 +58,24 @@ func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("%s: error %v, evidence:\n%s", kind, err, text)
 		}
+	}
+}
+
+// A poll whose final answer is a failure has not succeeded.
+func TestEvidenceOfAFinalFailure(t *testing.T) {
+	t.Parallel()
+	s := &manyAttempts{kind: store.Poll, state: store.Succeeded, reason: store.PollFailed}
+	s.list = []store.Attempt{
+		{Number: 1, Status: 200, Class: store.ClassOK, Outcome: store.AttemptSucceeded},
+	}
+	text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
+	for _, want := range []string{"state:         final, failure\n", "  outcome: final, failure\n"} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("error %v, no %q in the evidence:\n%s", err, want, text)
+		}
+	}
+	if strings.Contains(text, "succeeded") {
+		t.Errorf("the evidence says succeeded:\n%s", text)
 	}
 }
 

@@ -27,11 +27,10 @@ type attemptPart struct {
 	Late    string
 }
 
-// newAttempt prepares an attempt for a page. callback is the callback's id with the prefix. limit bounds the
-// bytes of the response body.
-func newAttempt(a *store.Attempt, kind store.Kind, limit int, callback string) attemptPart {
-	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, kind),
-		Link: Root + "/callbacks/" + callback + "/attempts/" + strconv.Itoa(a.Number)}
+// newAttempt prepares an attempt of a callback for a page. limit bounds the bytes of the response body.
+func newAttempt(a *store.Attempt, c *store.Callback, limit int) attemptPart {
+	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, c),
+		Link: Root + "/callbacks/" + store.CallbackPrefix + c.ID + "/attempts/" + strconv.Itoa(a.Number)}
 	part.Body, part.Cut = cut(a.ResponseBody, limit)
 	if a.URL != "" {
 		part.Address = store.MaskURL(a.URL)
@@ -61,14 +60,24 @@ func milliseconds(ms float64) string {
 	return shortDuration(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// notFinal is the displayed outcome of a poll attempt whose response is not final yet. Such an attempt is no
-// failure.
-const notFinal = "notfinal"
+// The displayed outcomes of a poll's answers. One that is not final yet is no failure, and a final failure is
+// no success.
+const (
+	notFinal     = "notfinal"
+	finalSuccess = "final_success"
+	finalFailure = "final_failure"
+)
 
 // displayOutcome returns the outcome that pages display.
-func displayOutcome(a *store.Attempt, kind store.Kind) string {
-	if kind == store.Poll && a.Outcome == store.AttemptFailed && a.Class == store.ClassRuleMismatch {
+func displayOutcome(a *store.Attempt, c *store.Callback) string {
+	switch {
+	case c.Kind != store.Poll:
+	case a.Outcome == store.AttemptFailed && a.Class == store.ClassRuleMismatch:
 		return notFinal
+	case a.Outcome == store.AttemptSucceeded && a.Number == c.AttemptSeq && c.Reason == store.PollFailed:
+		return finalFailure
+	case a.Outcome == store.AttemptSucceeded && a.Number == c.AttemptSeq && c.Reason == store.PollSucceeded:
+		return finalSuccess
 	}
 	return string(a.Outcome)
 }
@@ -76,7 +85,7 @@ func displayOutcome(a *store.Attempt, kind store.Kind) string {
 // Kind returns the colour of the attempt's badge.
 func (a *attemptPart) Kind() string {
 	kinds := map[string]string{string(store.AttemptSucceeded): "good", string(store.AttemptFailed): "bad",
-		notFinal: "busy"}
+		notFinal: "busy", finalSuccess: "good", finalFailure: "bad"}
 	return cmp.Or(kinds[a.DisplayOutcome], "warn")
 }
 
@@ -118,21 +127,30 @@ func (p *callbackPage) pastSteps(newest []store.Attempt) (steps []picture.Step) 
 		switch {
 		case i >= unknown:
 			a := charged[i-unknown]
-			step.Label, step.Detail = p.Or("outcome.", displayOutcome(a, c.Kind)), p.Absolute(a.StartedAt)
+			step.Label, step.Detail = p.Or("outcome.", displayOutcome(a, c)), p.Absolute(a.StartedAt)
 			step.Manual = a.Trigger == store.Manual
 			step.Href = "#attempt-" + strconv.Itoa(a.Number)
 			if p.NewestLink != "" { // the timeline shows older attempts, so there is no anchor
 				step.Href = Root + "/callbacks/" + p.FullID + "/attempts/" + strconv.Itoa(a.Number)
 			}
-			if a.Outcome == store.AttemptSucceeded {
-				step.State = picture.Succeeded
-			}
+			step.State = stepState(displayOutcome(a, c))
 		case i < elsewhere:
 			step.Label = p.T("ladder.elsewhere")
 		}
 		steps = append(steps, step)
 	}
 	return steps
+}
+
+// stepState returns the mark of a past attempt with a displayed outcome.
+func stepState(outcome string) picture.State {
+	switch outcome {
+	case string(store.AttemptSucceeded), finalSuccess:
+		return picture.Succeeded
+	case notFinal:
+		return picture.Pending
+	}
+	return picture.Failed
 }
 
 // futureSteps returns the steps from a position on: the attempt in flight or the next one, and those after it
@@ -226,7 +244,7 @@ func (u *UI) attempt(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	part := newAttempt(&a, c.Kind, len(a.ResponseBody), r.params["id"])
+	part := newAttempt(&a, &c, len(a.ResponseBody))
 	return show("attempt", &attemptPage{
 		base:   u.base(r, "callbacks", "attempt.title", "number", number),
 		FullID: r.params["id"], Attempt: &part,

@@ -147,6 +147,9 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 	w := &p.Why
 	w.NextAt = x.NextAt
 	w.Kind = whyKinds[p.State]
+	if p.Reason == store.PollFailed {
+		w.Kind = "bad"
+	}
 	w.Summary = p.T("why."+string(p.State), "reason", p.Or("reason.", string(p.Reason)), "n", p.AttemptCount)
 	switch {
 	case p.State == store.Succeeded && p.Kind == store.Poll:
@@ -296,11 +299,14 @@ func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) e
 func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEntry) {
 	if p.FinishedAt != 0 && p.NewestLink == "" {
 		kind := map[store.State]string{store.Succeeded: "good", store.Dead: "bad"}[p.Callback.State]
-		title := p.T("timeline.ended", "state", p.T("state."+string(p.Callback.State)))
+		if p.Reason == store.PollFailed {
+			kind = "bad"
+		}
+		title := p.T("timeline.ended", "state", p.T("state."+p.Shown()))
 		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, Title: title})
 	}
 	for i := range attempts {
-		part := newAttempt(&attempts[i], p.Kind, maxBody, p.FullID)
+		part := newAttempt(&attempts[i], &p.Callback, maxBody)
 		p.Timeline = append(p.Timeline, timelineItem{
 			At: part.StartedAt, Kind: part.Kind(), Title: p.T("timeline.attempt", "number", part.Number),
 			Attempt: &part,

@@ -57,6 +57,30 @@ type callbackRow struct {
 	Tries string
 }
 
+// Shown returns the name of the state as pages display it. An open poll with an answer is pending, and one
+// that has ended has the final answer. An open callback with a failed attempt is retrying.
+func (row *callbackRow) Shown() string {
+	c := &row.Callback
+	switch {
+	case c.Kind == store.Poll && row.State == store.Succeeded:
+		return "final_" + string(c.PollOutcome())
+	case row.State != store.Scheduled:
+		return string(row.State)
+	case row.PollAnswered():
+		return "pending"
+	case c.AttemptCount > max(c.LadderBase, 0):
+		return "retrying"
+	}
+	return string(row.State)
+}
+
+// PollAnswered reports whether the last attempt is an answer of a poll: one that is not final yet, or the
+// final one.
+func (row *callbackRow) PollAnswered() bool {
+	return row.Kind == store.Poll &&
+		(row.LastClass == store.ClassRuleMismatch || row.LastClass == store.ClassOK)
+}
+
 func newRow(c *store.Callback, now int64) *callbackRow {
 	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID,
 		Address: store.MaskURL(c.URL), When: c.DueAt}

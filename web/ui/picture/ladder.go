@@ -15,6 +15,8 @@ const (
 	// Succeeded and Failed are past attempts.
 	Succeeded State = "pic-succeeded"
 	Failed    State = "pic-failed"
+	// Pending is a past attempt whose answer is not final yet.
+	Pending State = "pic-pending"
 	// Attempting is the attempt in flight.
 	Attempting State = "pic-attempting"
 	// Next is the next scheduled attempt.
@@ -28,6 +30,7 @@ var glyphs = map[State]string{
 	Succeeded:  `<path class="pic-glyph" d="M7.5 12.5l3 3 6-6.5"/>`,
 	Failed:     `<path class="pic-glyph" d="M8.5 8.5l7 7m0-7l-7 7"/>`,
 	Attempting: `<circle class="pic-pulse" cx="12" cy="12" r="4.5"/>`,
+	Pending:    `<path class="pic-glyph" d="M7.5 12h.01m4.49 0h.01m4.49 0h.01"/>`,
 	Next:       `<path class="pic-glyph" d="M12 7v5.3l3.4 2"/>`,
 	Never:      `<path class="pic-glyph" d="M8 12h8"/>`,
 }
@@ -111,7 +114,7 @@ func visibleSteps(steps []Step, limit int) []bool {
 			current = i
 			break
 		}
-		if s.State == Succeeded || s.State == Failed {
+		if s.State == Succeeded || s.State == Failed || s.State == Pending {
 			current = i
 		}
 	}
