@@ -176,11 +176,16 @@ const checkTexts = () => {
       report("edge", e, "the contrast of its edge is " + edge.toFixed(2) + ":1, want 3:1");
     }
   }
+  // A text that ends with an ellipsis is not cut if its title has all of it.
+  const shortened = (n) => getComputedStyle(n).textOverflow === "ellipsis" && n.closest("[title]");
+  const ellipsis = (e) =>
+    e && (getComputedStyle(e).textOverflow === "ellipsis" || ellipsis(e.parentElement));
   // Cut: text outside of an ancestor that hides its overflow and does not scroll.
   for (const { e, r, text } of lines) {
     for (let n = e; n && n !== document.body; n = n.parentElement) {
       const s = getComputedStyle(n);
       if (s.overflowX === "visible" && s.overflowY === "visible") continue;
+      if (shortened(n)) break;
       const box = n.getBoundingClientRect();
       const cut = (flow, low, high, min, max) =>
         (flow === "hidden" || flow === "clip") && (low < min - 2 || high > max + 2);
@@ -205,6 +210,7 @@ const checkTexts = () => {
   };
   for (const { e, r, text } of lines) {
     for (let n = e; n && n !== document.body && !n.ownerSVGElement; n = n.parentElement) {
+      if (shortened(n)) break;
       const box = n.getBoundingClientRect();
       if (edged(n) && (r.right > box.right + 2 || r.left < box.left - 2)) {
         report("spill", e, "“" + text.slice(0, 40) + "” goes beyond the edge of " + place(n));
@@ -246,6 +252,7 @@ const checkTexts = () => {
       const a = placed[i];
       const b = placed[j];
       if (a.layer !== b.layer) continue;
+      if (a.e === b.e && ellipsis(a.e)) continue; // one text, and its ellipsis
       const w = Math.min(a.r.right, b.r.right) - Math.max(a.r.left, b.r.left);
       const h = Math.min(a.r.bottom, b.r.bottom) - Math.max(a.r.top, b.r.top);
       if (w > 2 && h > 0.4 * Math.min(a.r.height, b.r.height)) {

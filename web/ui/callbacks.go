@@ -14,12 +14,10 @@ type callbacksPage struct {
 	Filter *filter
 	// Chips are the states with their numbers of callbacks.
 	Chips []chip
-	Rows  []*callbackRow
+	Table callbackTable
 	// Next is the URL of the next page; empty on the last. First is the URL of the first; empty on the first.
 	Next, First string
 	scan
-	// ByDue is true if the list is in order of due times.
-	ByDue bool
 	// Advanced is true if a field of the folded part is filled in.
 	Advanced         bool
 	Classes, Reasons []option
@@ -43,70 +41,6 @@ type chip struct {
 // A bulkAct is a link to the form of an action on all callbacks that match the filter.
 type bulkAct struct{ Name, Link string }
 
-// A callbackRow is a callback in a list.
-type callbackRow struct {
-	store.Callback
-	State store.State
-	// FullID and EndpointFullID have their prefixes. Address is the URL with credentials masked.
-	FullID, Address, EndpointFullID string
-	// When is the due time of an open callback, or the end of a finished one.
-	When int64
-	// Late is true if a scheduled callback is overdue by more than 1 s.
-	Late bool
-	// Tries is the number of charged attempts and, if it is limited, the maximum.
-	Tries string
-}
-
-// Shown returns the name of the state as pages display it. An open poll with an answer is pending, and one
-// that has ended has the final answer. An open callback with a failed attempt is retrying.
-func (row *callbackRow) Shown() string {
-	c := &row.Callback
-	switch {
-	case c.Kind == store.Poll && row.State == store.Succeeded:
-		return "final_" + string(c.PollOutcome())
-	case row.State != store.Scheduled:
-		return string(row.State)
-	case row.PollAnswered():
-		return "pending"
-	case c.AttemptCount > max(c.LadderBase, 0):
-		return "retrying"
-	}
-	return string(row.State)
-}
-
-// PollAnswered reports whether the last attempt is an answer of a poll: one that is not final yet, or the
-// final one.
-func (row *callbackRow) PollAnswered() bool {
-	return row.Kind == store.Poll &&
-		(row.LastClass == store.ClassRuleMismatch || row.LastClass == store.ClassOK)
-}
-
-func newRow(c *store.Callback, now int64) *callbackRow {
-	row := &callbackRow{Callback: *c, State: c.StateAt(now), FullID: store.CallbackPrefix + c.ID,
-		Address: store.MaskURL(c.URL), When: c.DueAt}
-	if c.EndpointID != "" {
-		row.EndpointFullID = store.EndpointPrefix + c.EndpointID
-	}
-	row.Tries = grouped(int64(c.AttemptCount))
-	if !c.Policy.RepeatLast {
-		row.Tries += " / " + grouped(int64(c.MaxAttempts()))
-	}
-	if c.State.Terminal() {
-		row.When = c.FinishedAt
-	} else {
-		row.Late = row.State == store.Scheduled && c.DueAt < now-1000
-	}
-	return row
-}
-
-func newRows(callbacks []store.Callback, now int64) []*callbackRow {
-	rows := make([]*callbackRow, len(callbacks))
-	for i := range callbacks {
-		rows[i] = newRow(&callbacks[i], now)
-	}
-	return rows
-}
-
 // callbacks is GET /ui/callbacks.
 func (u *UI) callbacks(r *request) (*response, error) {
 	return u.listCallbacks(r, "callbacks", "")
@@ -123,9 +57,10 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 	if err := u.findEndpoint(r, f); err != nil {
 		return nil, err
 	}
-	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, ByDue: params.Get("order") == "due",
-		FieldErrors: f.invalid}
-	f.ByDue = p.ByDue
+	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, FieldErrors: f.invalid}
+	f.ByDue = params.Get("order") == "due"
+	p.Table = callbackTable{Caption: p.Title, ByNewest: p.With("order", ""),
+		ByDue: p.With("order", "due"), DueFirst: f.ByDue}
 	f.After = query.ReadPlace(params.Get("cursor"))
 	if f.After != nil {
 		p.First = p.With()
@@ -166,11 +101,14 @@ func (u *UI) readRows(r *request, p *callbacksPage) error {
 	if err != nil {
 		return err
 	}
-	p.Rows = newRows(found.Callbacks, r.now)
+	p.Table.Rows, err = u.callbackRows(r, found.Callbacks)
+	if err != nil {
+		return err
+	}
 	f.After = found.Next
 	if f.After != nil {
 		p.Next = p.With("cursor", query.Place(*f.After))
-		if len(p.Rows) == 0 {
+		if len(p.Table.Rows) == 0 {
 			p.continueScan(found.Next, f.ByDue)
 		}
 	}
@@ -226,7 +164,7 @@ func (p *callbacksPage) Hidden() []named {
 	for _, s := range p.Filter.Values["state"] {
 		all = append(all, named{"state", s})
 	}
-	if p.ByDue {
+	if p.Table.DueFirst {
 		all = append(all, named{"order", "due"})
 	}
 	return all

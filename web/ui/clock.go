@@ -29,37 +29,61 @@ func zoneOf(name string) (zoneChoice, bool) {
 	return zoneChoice{name, location}, true
 }
 
-// Layouts of times.
+// Layouts of times. Pages say the zone once, in their footer.
 const (
-	// absolute and absoluteExact are for times in pages, in the viewer's zone with the offset.
-	absolute      = "2006-01-02 15:04:05" + noBreak + "-07:00"
-	absoluteExact = "2006-01-02 15:04:05.000" + noBreak + "-07:00"
-	// noBreak is a no-break space.
-	noBreak = "\u00a0"
+	clockExact = "15:04:05.000"
+	clock      = "15:04:05"
+	monthDay   = "01-02 "
+	yearDay    = "2006-01-02 "
 	// htmlTime is for the datetime attribute.
 	htmlTime = "2006-01-02T15:04:05.000Z07:00"
 	// inputTime is for form fields. It has no offset: the time is in the viewer's zone.
 	inputTime = "2006-01-02T15:04:05"
+	// noBreak is a no-break space.
+	noBreak = "\u00a0"
 )
 
 // relativeBegin begins the relative time in the HTML of a time. timeless removes it.
 const relativeBegin = `<span class="rel">`
 
-// Time formats a time in Unix milliseconds, absolute and relative to now. Zero is a dash.
-func (b *base) Time(ms int64) template.HTML { return b.time(ms, absolute) }
-
-// Exact is Time with milliseconds.
-func (b *base) Exact(ms int64) template.HTML { return b.time(ms, absoluteExact) }
-
-func (b *base) time(ms int64, layout string) template.HTML {
+// Time formats a time in Unix milliseconds relative to now, for lists. The absolute time appears while the
+// pointer or the focus is on it or on its row. Zero is a dash.
+func (b *base) Time(ms int64) template.HTML {
 	if ms <= 0 {
-		return `<span class="none">–</span>`
+		return noTime
 	}
 	t := time.UnixMilli(ms).In(b.zone.Location)
 	// The HTML is safe: the times are digits and punctuation, and the relative time is escaped.
-	return template.HTML(`<time datetime="` + t.UTC().Format(htmlTime) +
-		`"><span class="abs" translate="no">` + t.Format(layout) + `</span> ` + relativeBegin +
+	return template.HTML(`<time datetime="` + t.UTC().Format(htmlTime) + `" data-at="` +
+		b.moment(t, clock) + `">` + relativeBegin +
 		template.HTMLEscapeString(b.relative(ms)) + `</span></time>`)
+}
+
+// Exact formats a time in Unix milliseconds absolutely, for details: the time of day with milliseconds if it
+// is today, else day and time. Zero is a dash.
+func (b *base) Exact(ms int64) template.HTML {
+	if ms <= 0 {
+		return noTime
+	}
+	t := time.UnixMilli(ms).In(b.zone.Location)
+	return template.HTML(`<time datetime="` + t.UTC().Format(htmlTime) + `" title="` +
+		t.Format(yearDay+clockExact+" -07:00") + `" translate="no">` + b.moment(t, clockExact) + `</time>`)
+}
+
+// noTime is the HTML of a missing time.
+const noTime template.HTML = `<span class="none">–</span>`
+
+// moment formats a time in the viewer's zone. It omits the day if that is today, else the year if that is
+// this year. today is the layout for today.
+func (b *base) moment(t time.Time, today string) string {
+	now := time.UnixMilli(b.now).In(b.zone.Location)
+	switch {
+	case t.Year() != now.Year():
+		return t.Format(yearDay + clock)
+	case t.YearDay() != now.YearDay():
+		return t.Format(monthDay + clock)
+	}
+	return t.Format(today)
 }
 
 // Moment returns a typed time in the format of form fields, or "" if it is not a time.
@@ -81,8 +105,11 @@ func (b *base) Absolute(ms int64) string {
 	if ms <= 0 {
 		return "–"
 	}
-	return time.UnixMilli(ms).In(b.zone.Location).Format(absolute)
+	return b.moment(time.UnixMilli(ms).In(b.zone.Location), clock)
 }
+
+// Offset returns the current offset of the viewer's zone, such as +08:00.
+func (b *base) Offset() string { return time.UnixMilli(b.now).In(b.zone.Location).Format("-07:00") }
 
 // relative formats a time relative to now, such as "5s ago".
 func (b *base) relative(ms int64) string {

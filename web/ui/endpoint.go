@@ -31,7 +31,7 @@ type endpointPage struct {
 	Attempts, Took template.HTML
 	Policy, Rule   string
 	SentHeaders    []store.Header
-	Callbacks      []*callbackRow
+	Callbacks      callbackTable
 	History        []change
 }
 
@@ -64,7 +64,11 @@ func (u *UI) endpoint(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Callbacks = newRows(newest.Callbacks, r.now)
+	p.Callbacks.Caption = p.T("endpoint.callbacks")
+	p.Callbacks.Rows, err = u.callbackRows(r, newest.Callbacks)
+	if err != nil {
+		return nil, err
+	}
 	// The audit entries for the endpoint's lane and for reads of its secret name the endpoint by its id with
 	// the prefix.
 	p.History, err = u.historyOf(r, ep.ID, row.FullID)

@@ -39,7 +39,7 @@ type overviewPage struct {
 	Tiers, DueSoon                 template.HTML
 
 	Lanes  []*laneRow
-	Newest []*callbackRow
+	Newest callbackTable
 	installation
 }
 
@@ -139,7 +139,11 @@ func dueOr(due, now int64) int64 {
 
 func (u *UI) readNewest(r *request, p *overviewPage) error {
 	newest, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Now: r.now, Limit: newestCallbacks})
-	p.Newest = newRows(newest.Callbacks, r.now)
+	if err != nil {
+		return err
+	}
+	p.Newest.Caption = p.T("overview.newest")
+	p.Newest.Rows, err = u.callbackRows(r, newest.Callbacks)
 	return err
 }
 

@@ -22,7 +22,7 @@ type searchPart struct {
 	Name string
 	// Rows are the newest callbacks. Without rows the scan is not complete: the list behind Link continues
 	// it.
-	Rows []*callbackRow
+	Rows callbackTable
 	// Endpoints are the endpoints found. Link is the list of all results.
 	Endpoints []store.Endpoint
 	Link      string
@@ -69,8 +69,12 @@ func (u *UI) search(r *request) (*response, error) {
 			return nil, err
 		}
 		if len(found.Callbacks) > 0 || found.Next != nil {
-			p.Parts = append(p.Parts, searchPart{Name: p.T(part.name), Link: part.link,
-				Rows: newRows(found.Callbacks, r.now)})
+			table := callbackTable{Caption: p.T(part.name)}
+			table.Rows, err = u.callbackRows(r, found.Callbacks)
+			if err != nil {
+				return nil, err
+			}
+			p.Parts = append(p.Parts, searchPart{Name: table.Caption, Link: part.link, Rows: table})
 		}
 	}
 	endpoints, err := u.Store.Endpoints(r.ctx, r.caller.Project,
