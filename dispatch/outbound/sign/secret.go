@@ -79,6 +79,12 @@ func ParseSecretFor(use, text string) ([]byte, error) {
 			return nil, err
 		}
 		return key, nil
+	case UseURL:
+		key := []byte(text)
+		if err := checkURLSecret(key); err != nil {
+			return nil, err
+		}
+		return key, nil
 	}
 	return nil, unknownUse(use)
 }
@@ -148,7 +154,7 @@ func NewSecret(use string) ([]byte, error) {
 // for UseRSA. It is empty for secrets that both sides share.
 func PublicOf(use string, key []byte) (string, error) {
 	switch use {
-	case UseHMAC, UseText, UseBasic:
+	case UseHMAC, UseText, UseBasic, UseURL:
 		return "", nil
 	case UseEd25519:
 		public, err := publicEd25519(key)

@@ -60,9 +60,11 @@ type Signature struct {
 	Headers []AddedHeader
 	// Standard is the value of webhook-signature. Empty means that it is not sent.
 	Standard string
-	// Body replaces the request's body and Query the query of its URL. Nil and "" mean no change.
+	// Body replaces the request's body, Query the query of its URL, and URL the whole URL. URL has the same
+	// scheme, host and port. Nil and "" mean no change.
 	Body  []byte
 	Query string
+	URL   *url.URL
 	// Hidden are values to mask in the response if the receiver echoes them.
 	Hidden []string
 	// KeyID has the IDs of the secrets that signed, separated by commas.

@@ -204,11 +204,14 @@ func newSigner(name string) *signer {
 	return nil
 }
 
-// byName are the signers with all options at their defaults.
+// byName are the signers with all options at their defaults, and the signers of alert sinks.
 var byName = func() map[string]*signer {
 	all := make(map[string]*signer, len(kinds))
 	for i := range kinds {
 		all[kinds[i].name] = newSigner(kinds[i].name)
+	}
+	for i := range sealedURLs {
+		all[sealedURLs[i].name] = &signer{sealedURLs[i].name, sealedURLs[i].new()}
 	}
 	return all
 }()
@@ -354,7 +357,7 @@ func UseOf(signer string) (use string, err error) {
 }
 
 // SendsSecret reports whether the signer sends the secret itself to the receiver.
-func (k Kind) SendsSecret() bool { return k.Name == Basic || k.Name == Bearer }
+func (k Kind) SendsSecret() bool { return k.Name == Basic || k.Name == Bearer || k.IsSealedURL() }
 
 // IsBound reports whether the signer's secrets may be used only for the hosts that they were given for. That
 // is so if it sends its secret or has a private key.
