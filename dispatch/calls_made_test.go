@@ -37,8 +37,9 @@ func (s *calledStore) AllPresets(ctx context.Context, a1 string) ([]store.Preset
 func (s *calledStore) AppendAudit(ctx context.Context, a1 store.AuditEntry) error {
 	return call0(ctx, s, "AppendAudit", func(ctx context.Context) error { return s.Store.AppendAudit(ctx, a1) }, a1)
 }
-func (s *calledStore) Attempted(ctx context.Context, a1 string, a2 string) (int64, int64, error) {
-	return call2(ctx, s, "Attempted", func(ctx context.Context) (int64, int64, error) { return s.Store.Attempted(ctx, a1, a2) }, a1, a2)
+func (s *calledStore) AttemptTimes(ctx context.Context, a1 string, a2 []string) ([]store.AttemptTimes, error) {
+	a2 = slices.Clone(a2)
+	return call1(ctx, s, "AttemptTimes", func(ctx context.Context) ([]store.AttemptTimes, error) { return s.Store.AttemptTimes(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) Attempts(ctx context.Context, a1 string, a2 string, a3 int, a4 int) ([]store.Attempt, error) {
 	return call1(ctx, s, "Attempts", func(ctx context.Context) ([]store.Attempt, error) { return s.Store.Attempts(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
@@ -169,15 +170,16 @@ func (s *calledStore) Known(ctx context.Context, a1 []string) ([]string, error) 
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Known", func(ctx context.Context) ([]string, error) { return s.Store.Known(ctx, a1) }, a1)
 }
-func (s *calledStore) LaneByKey(ctx context.Context, a1 string, a2 string) (store.Lane, error) {
-	return call1(ctx, s, "LaneByKey", func(ctx context.Context) (store.Lane, error) { return s.Store.LaneByKey(ctx, a1, a2) }, a1, a2)
-}
 func (s *calledStore) LaneList(ctx context.Context, a1 string, a2 store.LaneFilter) ([]store.LaneBacklog, error) {
 	a2.Keys = slices.Clone(a2.Keys)
 	return call1(ctx, s, "LaneList", func(ctx context.Context) ([]store.LaneBacklog, error) { return s.Store.LaneList(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) Lanes(ctx context.Context, a1 int64, a2 int) ([]store.Lane, error) {
 	return call1(ctx, s, "Lanes", func(ctx context.Context) ([]store.Lane, error) { return s.Store.Lanes(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) LanesByKey(ctx context.Context, a1 string, a2 []string) ([]store.Lane, error) {
+	a2 = slices.Clone(a2)
+	return call1(ctx, s, "LanesByKey", func(ctx context.Context) ([]store.Lane, error) { return s.Store.LanesByKey(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) LastWorker(ctx context.Context) (int64, error) {
 	return call1(ctx, s, "LastWorker", func(ctx context.Context) (int64, error) { return s.Store.LastWorker(ctx) })

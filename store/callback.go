@@ -229,6 +229,13 @@ type Attempt struct {
 	URL string
 }
 
+// AttemptTimes are the times of a callback's attempts. Zero: never.
+type AttemptTimes struct {
+	CallbackID string
+	// ClaimedAt is the time of the last claim, EndedAt the end of the last attempt.
+	ClaimedAt, EndedAt int64
+}
+
 // A Payload is the body of a callback. It is stored apart from the callback's row.
 type Payload struct {
 	ID          string

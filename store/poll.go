@@ -54,6 +54,13 @@ type PollDetail struct {
 	Data JSONText
 }
 
+// A PollReport is the reported outcome of a poll, with its result callback. Both ids are bare ULIDs.
+type PollReport struct {
+	ID       string
+	Outcome  PollOutcome
+	ResultID string
+}
+
 // A ResultDraft is a poll's result callback, validated when the poll was accepted. Its id, times and body are
 // set when the poll ends.
 type ResultDraft struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -111,74 +112,168 @@ func (ct *Controller) Explain(ctx context.Context, project, id string) (Explanat
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
 	}
-	s := callbackFacts{c: c, now: ct.clock.Now()}
-	if c.State.Terminal() {
-		return s.explainEnded(), nil
+	all, err := ct.ExplainAll(ctx, project, []store.Callback{c})
+	if err != nil {
+		return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
 	}
-	for _, read := range []func(context.Context, *callbackFacts) error{
-		ct.readSettings, ct.readPredecessors, ct.readIndex,
-	} {
-		if err := read(ctx, &s); err != nil {
-			return Explanation{}, fmt.Errorf("explain %s: %w", id, err)
-		}
-	}
-	return s.explain(), nil
+	return all[0], nil
 }
 
-// readSettings reads the endpoint and the lane. Either may be missing.
-func (ct *Controller) readSettings(ctx context.Context, s *callbackFacts) (err error) {
-	if s.c.EndpointID != "" {
+// ExplainAll explains callbacks of the project, which were just read, in their order. It reads what they need
+// at once: only callbacks with different lock keys that are due, or in strict order, cost a read each.
+func (ct *Controller) ExplainAll(
+	ctx context.Context, project string, callbacks []store.Callback,
+) ([]Explanation, error) {
+	all := make([]Explanation, len(callbacks))
+	facts := make([]callbackFacts, len(callbacks))
+	var open []*callbackFacts
+	now := ct.clock.Now()
+	for i := range callbacks {
+		facts[i] = callbackFacts{c: callbacks[i], now: now}
+		if callbacks[i].State.Terminal() {
+			all[i] = facts[i].explainEnded()
+		} else {
+			open = append(open, &facts[i])
+		}
+	}
+	if len(open) == 0 {
+		return all, nil
+	}
+	for _, read := range []func(context.Context, string, []*callbackFacts) error{
+		ct.readEndpoints, ct.readLanes, ct.readTimes, ct.readPredecessors, ct.readIndex,
+	} {
+		if err := read(ctx, project, open); err != nil {
+			return nil, err
+		}
+	}
+	for i := range facts {
+		if !callbacks[i].State.Terminal() {
+			all[i] = facts[i].explain()
+		}
+	}
+	return all, nil
+}
+
+// readEndpoints reads the endpoints, from the catalog's cache. An endpoint may be missing.
+func (ct *Controller) readEndpoints(ctx context.Context, _ string, open []*callbackFacts) (err error) {
+	for _, s := range open {
+		if s.c.EndpointID == "" {
+			continue
+		}
 		s.endpoint, err = ct.accept.Catalog.Endpoint(ctx, s.c.EndpointID)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	s.lane, err = ct.o.Store.LaneByKey(ctx, s.c.Project, s.c.Lane)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
 	return nil
 }
 
-// readPredecessors reads the callback's last attempt and the other callbacks of its lock key.
-func (ct *Controller) readPredecessors(ctx context.Context, s *callbackFacts) (err error) {
-	c := &s.c
-	s.claimedAt, s.endedAt, err = ct.o.Store.Attempted(ctx, c.Project, c.ID)
-	if err != nil {
-		return err
+// readLanes reads the settings of the lanes. A lane may be missing.
+func (ct *Controller) readLanes(ctx context.Context, project string, open []*callbackFacts) error {
+	keys := make([]string, len(open))
+	for i, s := range open {
+		keys[i] = s.c.Lane
 	}
-	if c.Strict {
-		first, err := ct.o.Store.NextStrict(ctx, c.Project, c.LockKey)
-		if err != nil {
-			return err
-		}
-		if first != nil && first.ID < c.ID {
-			s.waitsFor = first.ID
-		}
-	}
-	if c.LockKey != "" {
-		holder, since, err := ct.o.Store.LockHolder(ctx, c.Project, c.LockKey, s.now)
-		if err != nil {
-			return err
-		}
-		if holder != c.ID {
-			s.holder, s.holderSince = holder, since
+	slices.Sort(keys)
+	lanes, err := ct.o.Store.LanesByKey(ctx, project, slices.Compact(keys))
+	for i := range lanes {
+		for _, s := range open {
+			if s.c.Lane == lanes[i].Key {
+				s.lane = lanes[i]
+			}
 		}
 	}
-	return nil
-}
-
-// readIndex reads the callback's place and the lane's state from the index, and then the blocks of every
-// callback.
-func (ct *Controller) readIndex(ctx context.Context, s *callbackFacts) (err error) {
-	refs, lanes := []schedule.Ref{{ID: s.c.ID, Lane: s.c.LaneID}}, []int64{s.c.LaneID}
-	positions, states, indexErr := ct.index.AskIndex(ctx, refs, lanes)
-	s.indexDown = indexErr != nil
-	if !s.indexDown {
-		s.position, s.state = positions[0], states[0]
-	}
-	s.global, err = ct.globalBlocks(ctx, s.c.CreatedAt, indexErr, s.position.Place == schedule.Absent)
 	return err
+}
+
+// readTimes reads when the callbacks were claimed and attempted.
+func (ct *Controller) readTimes(ctx context.Context, project string, open []*callbackFacts) error {
+	ids := make([]string, len(open))
+	for i, s := range open {
+		ids[i] = s.c.ID
+	}
+	times, err := ct.o.Store.AttemptTimes(ctx, project, ids)
+	for _, t := range times {
+		for _, s := range open {
+			if s.c.ID == t.CallbackID {
+				s.claimedAt, s.endedAt = t.ClaimedAt, t.EndedAt
+			}
+		}
+	}
+	return err
+}
+
+// A lockState is what the store knows about a lock key.
+type lockState struct {
+	// first is the first open callback in strict order, holder the one that is being attempted since
+	// holderSince. They are bare ids, empty if there is none or it was not read.
+	first, holder string
+	holderSince   int64
+}
+
+// readPredecessors reads the other callbacks of the lock keys. The order matters only to strict callbacks,
+// the holder of a lock only to a callback that is due.
+func (ct *Controller) readPredecessors(ctx context.Context, project string, open []*callbackFacts) error {
+	firsts, holders := make(map[string]lockState), make(map[string]lockState)
+	for _, s := range open {
+		key := s.c.LockKey
+		if _, read := firsts[key]; s.c.Strict && !read {
+			first, err := ct.o.Store.NextStrict(ctx, project, key)
+			if err != nil {
+				return err
+			}
+			firsts[key] = lockState{}
+			if first != nil {
+				firsts[key] = lockState{first: first.ID}
+			}
+		}
+		if _, read := holders[key]; key != "" && s.c.DueAt <= s.now && !read {
+			holder, since, err := ct.o.Store.LockHolder(ctx, project, key, s.now)
+			if err != nil {
+				return err
+			}
+			holders[key] = lockState{holder: holder, holderSince: since}
+		}
+		if first := firsts[key].first; s.c.Strict && first != "" && first < s.c.ID {
+			s.waitsFor = first
+		}
+		if l := holders[key]; key != "" && l.holder != s.c.ID {
+			s.holder, s.holderSince = l.holder, l.holderSince
+		}
+	}
+	return nil
+}
+
+// readIndex reads the places of the callbacks and the states of their lanes from the index, and then the
+// blocks of every callback.
+func (ct *Controller) readIndex(ctx context.Context, _ string, open []*callbackFacts) error {
+	refs, lanes := make([]schedule.Ref, len(open)), make([]int64, len(open))
+	for i, s := range open {
+		refs[i], lanes[i] = schedule.Ref{ID: s.c.ID, Lane: s.c.LaneID}, s.c.LaneID
+	}
+	positions, states, indexErr := ct.index.AskIndex(ctx, refs, lanes)
+	global := make(map[bool][]Block, 2) // by whether the index lacks the callback
+	for i, s := range open {
+		s.indexDown = indexErr != nil
+		if !s.indexDown {
+			s.position, s.state = positions[i], states[i]
+		}
+		absent := s.position.Place == schedule.Absent
+		if _, read := global[absent]; !read {
+			var err error
+			global[absent], err = ct.globalBlocks(ctx, indexErr, absent)
+			if err != nil {
+				return err
+			}
+		}
+		s.global = slices.Clone(global[absent])
+		for k := range s.global {
+			if b := &s.global[k]; b.Since == 0 {
+				b.Since = s.c.CreatedAt // no worker ever ran, see workerBlock
+			}
+		}
+	}
+	return nil
 }
 
 func at(ms int64) string { return "at " + time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -29,9 +29,8 @@ func (ct *Controller) sqlBlock(ctx context.Context) []Block {
 }
 
 // workerBlock returns a block while no process sends: either none has the role worker, or all of those run
-// with --hold. accepted is when the callback in question was accepted, and zero for a lane. The block begins
-// then if no worker ever ran.
-func (ct *Controller) workerBlock(ctx context.Context, accepted int64) ([]Block, error) {
+// with --hold. Since is zero if no worker ever ran: then nothing of what waits was ever sent.
+func (ct *Controller) workerBlock(ctx context.Context) ([]Block, error) {
 	processes, err := ct.o.Processes(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func (ct *Controller) workerBlock(ctx context.Context, accepted int64) ([]Block,
 		Cure: `Start one: "dispatcher serve --roles worker" with the same settings.`,
 	}
 	if seen == 0 {
-		b.Since, b.Detail = accepted, "No process with the role worker has ever run."
+		b.Detail = "No process with the role worker has ever run."
 	}
 	return []Block{b}, nil
 }
@@ -93,16 +92,16 @@ func (ct *Controller) rebuildBlock(ctx context.Context, r index.Rebuild) Block {
 }
 
 // globalBlocks are the blocks of every callback and every lane: SQL, the workers, the index. The parameters
-// are those of workerBlock and indexBlock.
+// are those of indexBlock.
 //
 // While SQL rejects writes no process can record a heartbeat, so the workers are not checked then.
 func (ct *Controller) globalBlocks(
-	ctx context.Context, accepted int64, indexErr error, absent bool,
+	ctx context.Context, indexErr error, absent bool,
 ) ([]Block, error) {
 	blocks := ct.sqlBlock(ctx)
 	if blocks == nil {
 		var err error
-		blocks, err = ct.workerBlock(ctx, accepted)
+		blocks, err = ct.workerBlock(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -84,8 +84,8 @@ type Store interface {
 	// LockHolder returns the callback with the lock key that is being attempted at now, and the time of its
 	// claim. Empty if none is found.
 	LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error)
-	// Attempted returns the time of the callback's last claim and the end of its last attempt; zero: never.
-	Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error)
+	// AttemptTimes returns the times of the attempts of callbacks, by id.
+	AttemptTimes(ctx context.Context, project string, ids []string) ([]store.AttemptTimes, error)
 	// ByID returns the open callbacks among ids.
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
 	// Purge removes payloads of terminal callbacks, and whole callbacks with all their rows, whose retention
@@ -99,8 +99,8 @@ type Store interface {
 	// Overstays returns, for each kind of the metric dispatcher_purged_total, since when its oldest row
 	// should be gone, in Unix milliseconds. Kinds without an overdue row are left out.
 	Overstays(ctx context.Context, r store.Retention) (map[string]int64, error)
-	// LaneByKey returns store.ErrNotFound for a lane that never had a callback.
-	LaneByKey(ctx context.Context, project, key string) (store.Lane, error)
+	// LanesByKey returns the lanes with these keys that exist.
+	LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error)
 	// PurgeOutcomes removes up to limit outcomes that entered the feed before a time. It returns how many,
 	// and whether there may be more.
 	PurgeOutcomes(ctx context.Context, now, before int64, limit int) (removed int, more bool, err error)

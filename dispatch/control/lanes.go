@@ -52,7 +52,7 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 
 // addGlobalBlocks sets Global of each lane. indexErr is the error of the last call to the index.
 func (ct *Controller) addGlobalBlocks(ctx context.Context, views []LaneView, indexErr error) error {
-	blocks, err := ct.globalBlocks(ctx, 0, indexErr, true)
+	blocks, err := ct.globalBlocks(ctx, indexErr, true)
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (m *overdueMeter) publish(now int64) {
 
 // sendingIsOff reports whether every process with workers was started with sending off.
 func (ct *Controller) sendingIsOff(ctx context.Context) (bool, error) {
-	blocks, err := ct.workerBlock(ctx, 0)
+	blocks, err := ct.workerBlock(ctx)
 	return err == nil && len(blocks) > 0 && blocks[0].Code == BlockSendingHeld, err
 }
 

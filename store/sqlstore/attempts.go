@@ -23,6 +23,15 @@ var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger
 	error started_at ended_at due_at lateness next_due_at fence stale key_id response_body
 	response_truncated detail`)
 
+// attemptsColumns are the columns with the name of the table, for statements with several tables.
+func attemptsColumns(r *attemptRow) sqldb.Columns {
+	columns := attemptColumns(r)
+	for i := range columns {
+		columns[i].Name = "attempts." + columns[i].Name
+	}
+	return columns
+}
+
 // clean replaces NUL and invalid UTF-8 in what a receiver sent. PostgreSQL refuses both, and a response must
 // not prevent its result from being committed.
 func clean(s string) string {
@@ -56,7 +65,7 @@ func (t *tx) replaceAttempt(a store.Attempt) error {
 // attempts reads the attempts that a statement finds. Details that cannot be decoded are left empty, and the
 // rest is returned.
 func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error) {
-	rows, err := sqldb.Select(q, attemptColumns, rest, args...)
+	rows, err := sqldb.Select(q, attemptsColumns, rest, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -119,6 +128,19 @@ func (db *DB) Attempt(ctx context.Context, project, id string, number int) (stor
 		return store.Attempt{}, fmt.Errorf("attempt %d of %s: %w", number, id, store.ErrNotFound)
 	}
 	return found[0], nil
+}
+
+// attemptsOf reads the last attempts of callbacks by the primary keys: attempt_seq is the last number.
+const attemptsOf = `FROM callbacks JOIN attempts ON attempts.callback_id = callbacks.id
+		AND attempts.number > callbacks.attempt_seq - $2
+	WHERE callbacks.id IN (SELECT i.id FROM $i) AND callbacks.project = $1
+	ORDER BY attempts.callback_id, attempts.number DESC`
+
+// AttemptsOf returns the last attempts of each of the project's callbacks, at most last of each, by callback
+// and newest first.
+func (db *DB) AttemptsOf(ctx context.Context, project string, ids []string, last int) ([]store.Attempt, error) {
+	return attempts(db.read(ctx, "read attempts"), attemptsOf, project, min(max(last, 1), maxList),
+		sqldb.Texts("id", ids))
 }
 
 // An attemptDetail is the part of an attempt that is stored as JSON.

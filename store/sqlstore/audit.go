@@ -197,6 +197,18 @@ func (db *DB) Audit(ctx context.Context, project string, f store.AuditFilter) (s
 	return l.page, nil
 }
 
+// AuditOf returns the newest entries of objects in the project, newest first, that were written at from or
+// later. The objects are named as in store.AuditFilter.
+func (db *DB) AuditOf(
+	ctx context.Context, project string, objects []string, from int64, limit int,
+) ([]store.AuditEntry, error) {
+	// Sorting by an expression keeps the databases from reading all entries of the project in their order.
+	return sqldb.Select(db.read(ctx, "read audit"), auditColumns, `FROM audit
+		WHERE audit.project = $1 AND audit.object IN (SELECT i.object FROM $i) AND audit.at >= $2
+		ORDER BY audit.id || '' DESC
+		LIMIT $3`, project, from, min(max(limit, 1), maxList), sqldb.Texts("object", objects))
+}
+
 // An auditListing is the reading of one page of the audit.
 type auditListing struct {
 	read    sqldb.Read

@@ -228,14 +228,20 @@ func (db *DB) LockHolder(ctx context.Context, project, lockKey string,
 	return id, since, err
 }
 
-// Attempted returns when the callback was last claimed, and when its last attempt ended. Zero means never.
-func (db *DB) Attempted(ctx context.Context, project, id string) (claimedAt, endedAt int64, err error) {
-	err = db.read(ctx, "read times of attempts").Each(func(r sqldb.Row) error {
-		return r.Scan(&claimedAt, &endedAt)
-	}, `SELECT callbacks.claimed_at, COALESCE((
-			SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id
+// attemptTimes are the columns of store.AttemptTimes.
+func attemptTimes(a *store.AttemptTimes) sqldb.Columns {
+	return sqldb.Columns{
+		col("callbacks.id", &a.CallbackID), col("callbacks.claimed_at", &a.ClaimedAt),
+		col(`COALESCE((SELECT attempts.ended_at FROM attempts WHERE attempts.callback_id = callbacks.id
 			ORDER BY attempts.number DESC
-			LIMIT 1), 0)
-		FROM callbacks WHERE callbacks.id = $1 AND callbacks.project = $2`, id, project)
-	return claimedAt, endedAt, err
+			LIMIT 1), 0)`, &a.EndedAt),
+	}
+}
+
+// AttemptTimes returns when callbacks of the project were last claimed and when their last attempts ended, by
+// id.
+func (db *DB) AttemptTimes(ctx context.Context, project string, ids []string) ([]store.AttemptTimes, error) {
+	return sqldb.Select(db.read(ctx, "read times of attempts"), attemptTimes, `FROM callbacks
+		WHERE callbacks.id IN (SELECT i.id FROM $i) AND callbacks.project = $1
+		ORDER BY callbacks.id`, project, sqldb.Texts("id", ids))
 }

@@ -78,10 +78,11 @@ func (db *DB) Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, 
 		LIMIT $2`, since, limit)
 }
 
-// LaneByKey returns the project's lane with that key, or store.ErrNotFound.
-func (db *DB) LaneByKey(ctx context.Context, project, key string) (store.Lane, error) {
-	return sqldb.Get(db.read(ctx, "read lanes"), fmt.Sprintf("lane %q", key), laneColumns,
-		`FROM lanes WHERE lanes.project = $1 AND lanes.key = $2`, project, key)
+// LanesByKey returns the project's lanes with these keys, by key. Missing lanes are left out.
+func (db *DB) LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error) {
+	return sqldb.Select(db.read(ctx, "read lanes"), laneColumns, `FROM lanes
+		WHERE lanes.project = $1 AND lanes.key IN (SELECT i.key FROM $i)
+		ORDER BY lanes.key`, project, sqldb.Texts("key", keys))
 }
 
 // An ownLane is a lane with the reason of its own pause, which laneColumns read only if that pause is the

@@ -231,6 +231,16 @@ func (db *DB) ResolvePoll(ctx context.Context, project, id string, data store.JS
 
 var detailFields = sqldb.Named[store.PollDetail](`polls.context polls.outcome polls.result_id polls.data`)
 
+// PollReports returns the reported outcomes of polls of the project, by id. A poll without a report is left
+// out.
+func (db *DB) PollReports(ctx context.Context, project string, ids []string) ([]store.PollReport, error) {
+	return sqldb.Select(db.read(ctx, "read polls"), reportColumns, `FROM polls
+		WHERE polls.id IN (SELECT i.id FROM $i) AND polls.project = $1 AND polls.result_id <> ''
+		ORDER BY polls.id`, project, sqldb.Texts("id", ids))
+}
+
+var reportColumns = sqldb.Named[store.PollReport](`polls.id polls.outcome polls.result_id`)
+
 // PollDetail returns the part of a poll that is not in its callback. It returns store.ErrNotFound if the
 // project has no such poll.
 func (db *DB) PollDetail(ctx context.Context, project, id string) (store.PollDetail, error) {
