@@ -148,8 +148,8 @@ func face(others ...string) []string {
 // The last one is there because a test that wants a whole engine must give it a client that sends.
 var forTests = []string{"schedule/queuetest", "store/storetest", "schedule/memq", "store/sqlstore",
 	"dispatch/outbound", "dispatch/outbound/sign", "dispatch/outbound/sign/signtest",
-	"dispatch/outbound/rule", "internal/transcript", "e2e/harness/judge", "e2e/harness/procfs",
-	"internal/testserver", "internal/docpage", "web/webtest",
+	"dispatch/outbound/rule", "dispatch/outbound/sink", "internal/transcript", "e2e/harness/judge",
+	"e2e/harness/procfs", "internal/testserver", "internal/docpage", "web/webtest",
 	commands + "cmdtest", commands + "apptest"}
 
 // behind names the packages that alone may import a module from outside, so that each can be replaced in one

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/internal/parse"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"golang.org/x/net/idna"
 )
 
@@ -30,7 +32,7 @@ func (r refusal) Is(err error) bool { return err == ErrBlocked }
 // CheckURL resolves no name, so it gives early feedback only. The dialer checks the real address again and
 // may still block it.
 func (g *Guard) CheckURL(raw string) error {
-	u, err := parseURL(raw)
+	u, err := parseURL(raw, "http", "https")
 	if err != nil {
 		return err
 	}
@@ -45,8 +47,16 @@ func (g *Guard) CheckURL(raw string) error {
 	return g.checkHost(host, port)
 }
 
-// parseURL parses a URL and checks its form: http or https, a host, no credentials, no fragment.
-func parseURL(raw string) (*url.URL, error) {
+// parseURL parses the URL of a request. Only the sink of an alert may be a mail server.
+func (r *Request) parseURL() (*url.URL, error) {
+	if r.Signer == sign.SealedURL {
+		return parseURL(r.URL, "http", "https", "smtp", "smtps")
+	}
+	return parseURL(r.URL, "http", "https")
+}
+
+// parseURL parses a URL and checks its form: one of the schemes, a host, no credentials, no fragment.
+func parseURL(raw string, schemes ...string) (*url.URL, error) {
 	if len(raw) > MaxURLBytes {
 		return nil, fmt.Errorf("url has %d bytes; at most %d are allowed", len(raw), MaxURLBytes)
 	}
@@ -59,7 +69,7 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, errors.New("url cannot be parsed")
 	}
 	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
+	case !slices.Contains(schemes, u.Scheme):
 		return nil, errors.New("url must begin with http:// or https://")
 	case u.Opaque != "" || u.Host == "":
 		return nil, errors.New("url has no host")
@@ -71,6 +81,9 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
+// defaultPorts are the ports of URLs without one.
+var defaultPorts = map[string]uint16{"http": 80, "https": 443, "smtp": 587, "smtps": 465}
+
 // portOf returns the port of a URL, or the default port of its scheme.
 func portOf(u *url.URL) (uint16, error) {
 	text := u.Port()
@@ -78,10 +91,7 @@ func portOf(u *url.URL) (uint16, error) {
 		if strings.HasSuffix(u.Host, ":") {
 			return 0, errors.New("url has a colon but no port")
 		}
-		if u.Scheme == "https" {
-			return 443, nil
-		}
-		return 80, nil
+		return defaultPorts[u.Scheme], nil
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {

@@ -43,6 +43,7 @@ func (resp *Response) fail(f failure) {
 func classifyError(ctx context.Context, a *attempt, err error, fresh bool) failure {
 	var (
 		bad    *requestError
+		mail   *mailError
 		dns    *net.DNSError
 		op     *net.OpError
 		record tls.RecordHeaderError
@@ -56,6 +57,8 @@ func classifyError(ctx context.Context, a *attempt, err error, fresh bool) failu
 		return failure{class: store.ClassBlocked, text: ErrBlocked.Error()}
 	case errors.As(err, &bad):
 		return invalidRequest(bad.Error())
+	case errors.As(err, &mail):
+		return failure{class: mail.class, text: mail.text}
 	case errors.Is(err, errNoNameServer):
 		return localFailure(errNoNameServer.Error())
 	case localResource(err) != "":

@@ -148,7 +148,7 @@ func (c *Client) send(ctx context.Context, a *attempt, r *Request, resp *Respons
 	if r.Poll {
 		resp.MaxErrors = *want.poll.ErrorBudget
 	}
-	u, err := parseURL(r.URL)
+	u, err := r.parseURL()
 	if err != nil {
 		resp.fail(invalidRequest(err.Error()))
 		return

@@ -35,23 +35,39 @@ type dialer struct {
 	// guarded and named both check the real address just before they connect. named is for hosts allowlisted
 	// by name.
 	guarded, named net.Dialer
+	// mail is guarded for mail servers.
+	mail net.Dialer
 }
 
 func newDialer(g *Guard, r Resolver) *dialer {
 	d := &dialer{guard: g, resolver: r}
 	d.guarded.ControlContext = addressCheck(g.decide).control
 	d.named.ControlContext = addressCheck(g.decideNamed).control
+	d.mail.ControlContext = addressCheck(g.decideMail).control
 	d.health.resolver = r
 	return d
 }
 
 // dial connects an attempt to a host. Its errors contain no address.
 func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
+	return d.connect(a, host, port, d.guard.decide, &d.guarded)
+}
+
+// dialMail is dial for a mail server.
+func (d *dialer) dialMail(a *attempt, host string, port uint16) (net.Conn, error) {
+	return d.connect(a, host, port, d.guard.decideMail, &d.mail)
+}
+
+// connect connects an attempt to a host. decide and guarded check its addresses unless the host is
+// allowlisted by name.
+func (d *dialer) connect(
+	a *attempt, host string, port uint16, decide addressCheck, guarded *net.Dialer,
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(a, dialTimeout)
 	defer cancel()
 	start := time.Now()
 	a.phase = phaseDNS
-	addrs, dialer, err := d.resolve(ctx, host, port)
+	addrs, dialer, err := d.resolve(ctx, host, port, decide, guarded)
 	resolved := time.Now()
 	a.dns = resolved.Sub(start)
 	if err != nil {
@@ -68,14 +84,14 @@ func (d *dialer) dial(a *attempt, host string, port uint16) (net.Conn, error) {
 // If the guard refuses one of the addresses, only allowlisted addresses remain. A public name has no reason
 // to point to a private address, so its other answers are not trusted either.
 func (d *dialer) resolve(
-	ctx context.Context, host string, port uint16,
+	ctx context.Context, host string, port uint16, decide addressCheck, guarded *net.Dialer,
 ) ([]netip.AddrPort, *net.Dialer, error) {
 	normal := strings.TrimSuffix(strings.ToLower(host), ".")
 	if addr, err := netip.ParseAddr(normal); err == nil {
-		if d.guard.decide(addr, port) == refused {
+		if decide(addr, port) == refused {
 			return nil, nil, ErrBlocked
 		}
-		return withPort([]netip.Addr{addr}, port), &d.guarded, nil
+		return withPort([]netip.Addr{addr}, port), guarded, nil
 	}
 	if endsInNumber(normal) {
 		return nil, nil, ErrBlocked
@@ -84,7 +100,7 @@ func (d *dialer) resolve(
 	if err != nil {
 		return nil, nil, err
 	}
-	decide, dialer := d.guard.decide, &d.guarded
+	dialer := guarded
 	if d.guard.allowsName(normal) {
 		decide, dialer = d.guard.decideNamed, &d.named
 	}

@@ -17,6 +17,8 @@
 //   - A destination has at most as many connections as it had concurrent attempts, however slow its
 //     handshakes are.
 //
+// A request to a mail server is one mail, for the sinks of alerts only. Package sink has their formats.
+//
 // Package rule checks responses. Package sign signs requests and verifies signatures. Rules, signers and RSA
 // keys are compiled once and cached.
 //

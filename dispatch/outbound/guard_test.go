@@ -35,7 +35,7 @@ func FuzzCheckURL(f *testing.F) {
 		if g.CheckURL(raw) != nil {
 			return
 		}
-		u, err := parseURL(raw)
+		u, err := parseURL(raw, "http", "https")
 		if err != nil {
 			t.Fatalf("%q passes but cannot be parsed: %v", raw, err)
 		}

@@ -47,6 +47,9 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := a.Err(); err != nil {
 		return nil, err // the attempt has ended, so nothing may be sent
 	}
+	if isMail(req.URL) {
+		return t.sendMail(req, a)
+	}
 	key := poolKey{req.URL.Scheme, req.URL.Host}
 	var c *connection
 	if !req.Close {

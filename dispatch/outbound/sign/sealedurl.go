@@ -97,7 +97,7 @@ func openSealedURL(r *Request) (sealedURL, Signature, error) {
 // password, as they are written and decoded, and the signing secret.
 func (s sealedURL) hidden() []string {
 	u := s.url
-	values := []string{u.String(), u.RequestURI(), s.secret, u.User.Username()}
+	values := []string{u.String(), u.RequestURI(), s.secret}
 	add := func(part string, decode func(string) (string, error)) {
 		values = append(values, part)
 		if plain, err := decode(part); err == nil && plain != part {
@@ -105,8 +105,11 @@ func (s sealedURL) hidden() []string {
 		}
 	}
 	if password, ok := u.User.Password(); ok {
-		values = append(values, password, url.QueryEscape(password),
-			base64.StdEncoding.EncodeToString([]byte(u.User.Username()+"\x00"+password)))
+		user := u.User.Username()
+		values = append(values, user, password, url.QueryEscape(password))
+		for _, sent := range []string{"\x00" + user + "\x00" + password, user, password} { // AUTH of SMTP
+			values = append(values, base64.StdEncoding.EncodeToString([]byte(sent)))
+		}
 	}
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
 		add(segment, url.PathUnescape)

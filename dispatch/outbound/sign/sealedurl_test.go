@@ -93,7 +93,9 @@ func TestCallersCannotUseSealedURLs(t *testing.T) {
 			t.Errorf("%s is in the list", name)
 		}
 	}
-	for _, text := range []string{"", "robot", "/x", "https://", "https://robot.example/ x", "https://a\nb\nc"} {
+	for _, text := range []string{
+		"", "robot", "/x", "https://", "https://robot.example/ x", "https://a\nb\nc",
+	} {
 		if _, err := ParseSecretFor(UseURL, text); err == nil {
 			t.Errorf("%q is a secret", text)
 		}

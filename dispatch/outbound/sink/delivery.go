@@ -81,6 +81,9 @@ var presets = map[string]Preset{
 	Webhook: {Signer: sign.Standard, Rate: store.Rate{Count: 5, Per: time.Second}},
 }
 
+// mailTimeout is longer than that of the others: many mail servers wait before they greet and accept.
+const mailTimeout = 45 * time.Second
+
 // ExpiresIn is how long a message is tried.
 const ExpiresIn = 2 * time.Hour
 
@@ -111,6 +114,7 @@ func (c Config) Delivery() Delivery {
 	}
 	whole := c.URL
 	if c.Type == Email {
+		d.Policy.Timeout = mailTimeout
 		whole = c.mailURL()
 	}
 	d.Use, d.Secret = sign.UseURL, sign.FormatURLSecret(whole, c.Secret)
