@@ -7,7 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"net/mail"
@@ -58,7 +58,7 @@ type Mail struct {
 func NewMailServer(tb testing.TB, startTLS bool) *MailServer {
 	tb.Helper()
 	web := httptest.NewUnstartedServer(nil)
-	web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	web.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	web.StartTLS()
 	certificate := web.TLS.Certificates[0]
 	web.Close()
@@ -163,7 +163,8 @@ func (s *MailServer) serve(conn net.Conn) {
 	if !ok {
 		greeting = "220 mail.example ESMTP"
 	}
-	if c.reply(greeting); !strings.HasPrefix(greeting, "2") {
+	c.reply(greeting)
+	if !strings.HasPrefix(greeting, "2") {
 		return
 	}
 	for {
