@@ -2,6 +2,7 @@ package ui
 
 import (
 	"html/template"
+	"regexp"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -115,16 +116,33 @@ func (b *base) Offset() string { return time.UnixMilli(b.now).In(b.zone.Location
 func (b *base) relative(ms int64) string {
 	switch d := ms - b.now; {
 	case d > 500:
-		return b.T("time.in", "d", shortDuration(time.Duration(d)*time.Millisecond))
+		return b.T("time.in", "d", b.duration(time.Duration(d)*time.Millisecond))
 	case d < -500:
-		return b.T("time.ago", "d", shortDuration(time.Duration(-d)*time.Millisecond))
+		return b.T("time.ago", "d", b.duration(time.Duration(-d)*time.Millisecond))
 	}
 	return b.T("time.now")
 }
 
 // Between formats the duration from one time to another.
 func (b *base) Between(from, to int64) string {
-	return shortDuration(time.Duration(max(to-from, 0)) * time.Millisecond)
+	return b.duration(time.Duration(max(to-from, 0)) * time.Millisecond)
+}
+
+// duration formats a duration in the viewer's language.
+func (b *base) duration(d time.Duration) string { return b.lang.duration(d) }
+
+// durationUnit is a number and a unit of schedule.FormatDuration.
+var durationUnit = regexp.MustCompile(`([\d.]+)(ms|d|h|m|s)`)
+
+// duration formats a duration in its two largest units.
+func (l *language) duration(d time.Duration) string {
+	return durationUnit.ReplaceAllStringFunc(shortDuration(d), func(part string) string {
+		m := durationUnit.FindStringSubmatch(part)
+		if key := "unit." + m[2]; l.has(key) {
+			return l.text(key, "n", m[1])
+		}
+		return part
+	})
 }
 
 // shortDuration formats a duration in its two largest units, such as "2d3h", "1m20s" or "350ms".

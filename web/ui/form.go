@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ type field struct {
 	// Suggest is an example value.
 	Suggest string
 	// Wrong is the error of the typed value, or empty.
-	Wrong string
+	Wrong template.HTML
 }
 
 // ID returns the HTML id of the field.
@@ -381,14 +382,13 @@ func (f *form) refuse(wrong store.FieldError) {
 		f.WrongFields = append(f.WrongFields, wrong)
 		return
 	}
-	message := wrong.Message
-	if name != wrong.Field {
-		message = wrong.Field + " " + message
-	}
 	if x.Wrong != "" { // several parts of one field may be invalid
-		message = x.Wrong + "; " + message
+		x.Wrong += "<br>"
 	}
-	x.Wrong = message
+	if name != wrong.Field {
+		x.Wrong += `<code translate="no">` + escaped(wrong.Field) + `</code> `
+	}
+	x.Wrong += f.Engine(wrong.Message)
 }
 
 // maxReason bounds the bytes of a reason. The API has the same bound.

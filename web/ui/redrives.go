@@ -197,7 +197,7 @@ func (b *base) takes(n int64, rate store.Rate) string {
 		return ""
 	}
 	if d := (time.Duration(n) * every).Round(time.Second); d > time.Second {
-		return shortDuration(d)
+		return b.duration(d)
 	}
 	return ""
 }
@@ -213,7 +213,7 @@ func (b *base) settings(redrive *store.Redrive) []fact {
 		facts = append(facts, fact{Name: b.T("act.edit.url"), Value: store.MaskURL(redrive.URL), Data: true})
 	case store.RedriveReschedule:
 		to := fact{Name: b.T("redrives.moveby"),
-			Value: shortDuration(time.Duration(redrive.Delay) * time.Millisecond), Data: true}
+			Value: b.duration(time.Duration(redrive.Delay) * time.Millisecond)}
 		if redrive.DueAt != 0 {
 			to = fact{Name: b.T("redrives.moveto"), Value: b.Absolute(redrive.DueAt), Data: true}
 		}

@@ -253,7 +253,7 @@ func (u *UI) signInWith(r *request) (*response, error) {
 	case err != nil:
 		return nil, err
 	case wait > 0:
-		message := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
+		message := r.lang.text("signin.slow", "d", r.lang.duration(max(wait.Round(time.Second), time.Second)))
 		a, err := u.signInForm(r, http.StatusTooManyRequests, next, message)
 		a.retryAfter = wait
 		return a, err

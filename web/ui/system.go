@@ -129,7 +129,7 @@ func (p *systemPage) Horizon() string {
 	if p.Index.Horizon == 0 {
 		return ""
 	}
-	return shortDuration(p.Index.Horizon)
+	return p.duration(p.Index.Horizon)
 }
 
 const (
@@ -293,7 +293,7 @@ func (u *UI) rebuild(r *request) (*response, error) {
 	}
 	result := func(key string) string {
 		return r.lang.text(key, "n", report.Open, "claimed", report.Claimed,
-			"generation", report.Generation, "d", shortDuration(report.Took))
+			"generation", report.Generation, "d", r.lang.duration(report.Took))
 	}
 	if dry {
 		f, err := u.askRebuild(r)

@@ -18,6 +18,8 @@ type language struct {
 	// code is the BCP 47 code. name is the language's name in the language itself.
 	code, name string
 	texts      map[string]string
+	// engine translates texts of the engine. It is nil for English, the language that they are in.
+	engine *engineTexts
 }
 
 // languages are the available languages. The first is the default.
@@ -41,6 +43,11 @@ func readLanguages(from fs.FS) (languages, error) {
 		}
 		for _, name := range files {
 			if err := l.read(from, name); err != nil {
+				return nil, err
+			}
+		}
+		if l != all[0] {
+			if l.engine, err = readEngineTexts(from, folder); err != nil {
 				return nil, err
 			}
 		}
