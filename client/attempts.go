@@ -105,6 +105,7 @@ type BlockCode string
 const (
 	BlockAttempting       BlockCode = "attempting"
 	BlockSQLDown          BlockCode = "sql_down"
+	BlockSendingStopped   BlockCode = "sending_stopped"
 	BlockNoWorker         BlockCode = "no_worker"
 	BlockSendingHeld      BlockCode = "sending_held"
 	BlockIndexUnanswered  BlockCode = "index_unanswered"
@@ -125,22 +126,23 @@ const (
 )
 
 // A Block is one cause that keeps a callback or a lane from being sent. Blocks are sorted: the cause to fix
-// first comes first. Failures of the system come first: SQL cannot commit (sql_down), no process has the role
-// worker (no_worker), all of them run with --hold (sending_held), the index does not respond
-// (index_unanswered) or is being rebuilt (index_rebuilding). Then come pauses, disabled endpoints and deleted
-// endpoints. Causes that end without an action come last.
+// first comes first. What stops everything comes first: SQL cannot commit (sql_down), all sending is stopped
+// (sending_stopped), no process has the role worker (no_worker), all of them run with --hold (sending_held),
+// the index does not respond (index_unanswered) or is being rebuilt (index_rebuilding). Then come pauses,
+// disabled endpoints and deleted endpoints. Causes that end without an action come last.
 type Block struct {
 	Code BlockCode `json:"code"`
 	// Start of the block. attempting: the claim. sql_down, index_unanswered: the first failure in the process
-	// that responds. no_worker: the last heartbeat of a worker; if there never was a worker, the accept.
-	// sending_held: the start of the last worker process. index_rebuilding: the start of the rebuild, or the
-	// time at which the index was found lost. project_paused, endpoint_paused, lane_paused: the first pause;
-	// a new end does not change it. endpoint_disabled, endpoint_deleted: the time of that change. not_due:
-	// the end of the last attempt; without one, the accept. order: the accept. breaker_open: the time at
-	// which the breaker opened. retry_after: the start of the current uninterrupted hold of the lane.
-	// rate_limited, concurrency: the due time of the callback; for a lane, the due time of its oldest open
-	// callback. lock_held: the claim of the callback that has the lock. index_missing: the due time or the
-	// last change, whichever is later. Null: unknown.
+	// that responds. sending_stopped: the stop; a new end does not change it. no_worker: the last heartbeat
+	// of a worker; if there never was a worker, the accept. sending_held: the start of the last worker
+	// process. index_rebuilding: the start of the rebuild, or the time at which the index was found lost.
+	// project_paused, endpoint_paused, lane_paused: the first pause; a new end does not change it.
+	// endpoint_disabled, endpoint_deleted: the time of that change. not_due: the end of the last attempt;
+	// without one, the accept. order: the accept. breaker_open: the time at which the breaker opened.
+	// retry_after: the start of the current uninterrupted hold of the lane. rate_limited, concurrency: the
+	// due time of the callback; for a lane, the due time of its oldest open callback. lock_held: the claim of
+	// the callback that has the lock. index_missing: the due time or the last change, whichever is later.
+	// Null: unknown.
 	Since time.Time `json:"since" api:"null"`
 	// End of the block. Null: unknown, or until someone ends it.
 	Until  time.Time `json:"until" api:"null"`

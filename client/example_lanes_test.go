@@ -152,3 +152,24 @@ func ExampleClient_RevokeKey() {
 	fmt.Println(revoked.Name, !revoked.RevokedAt.IsZero(), err)
 	// Output: old true <nil>
 }
+
+// Nothing of any project is sent, and everything is accepted.
+func ExampleClient_StopSending() {
+	stop, err := c.StopSending(ctx, client.PauseRequest{
+		For: "30m", Change: client.Change{Reason: "wrong amounts since 14:00"},
+	})
+	fmt.Println(stop.Stopped, stop.Reason, err)
+	// Output: true wrong amounts since 14:00 <nil>
+}
+
+func ExampleClient_SendingStop() {
+	stop, err := c.SendingStop(ctx)
+	fmt.Println(stop.Since.IsZero() != stop.Stopped, err)
+	// Output: true <nil>
+}
+
+func ExampleClient_StartSending() {
+	stop, err := c.StartSending(ctx, "the amounts are right again")
+	fmt.Println(stop.Stopped, err)
+	// Output: false <nil>
+}

@@ -115,3 +115,31 @@ func (c *Client) PauseProject(ctx context.Context, r PauseRequest) (ProjectPause
 func (c *Client) ResumeProject(ctx context.Context, reason string) (ProjectPause, error) {
 	return call[ProjectPause](ctx, c, "POST", Change{reason}, "resume")
 }
+
+// A Stop says whether all sending of the installation is stopped.
+type Stop struct {
+	Stopped bool `json:"stopped"`
+	// A new end or reason does not change it. Null: not stopped.
+	Since time.Time `json:"since" api:"null"`
+	// Null: not stopped, or stopped until somebody starts sending.
+	Until  time.Time `json:"until" api:"null"`
+	Reason string    `json:"reason" api:"null"`
+	// Name of the key that stopped it.
+	By string `json:"by" api:"null"`
+}
+
+// SendingStop returns whether all sending of the installation is stopped.
+func (c *Client) SendingStop(ctx context.Context) (Stop, error) {
+	return read[Stop](ctx, c, nil, "stop")
+}
+
+// StopSending stops all sending of the installation within a second. Attempts in flight end normally, and
+// callbacks are still accepted. The reason is required. It requires the admin key of the settings.
+func (c *Client) StopSending(ctx context.Context, r PauseRequest) (Stop, error) {
+	return call[Stop](ctx, c, "POST", r, "stop")
+}
+
+// StartSending ends a stop. Sending begins slowly. It requires the admin key of the settings.
+func (c *Client) StartSending(ctx context.Context, reason string) (Stop, error) {
+	return call[Stop](ctx, c, "POST", Change{reason}, "start")
+}

@@ -47,6 +47,9 @@ func (s *calledStore) Attempts(ctx context.Context, a1 string, a2 string, a3 int
 func (s *calledStore) AuditHead(ctx context.Context) (store.AuditHead, error) {
 	return call1(ctx, s, "AuditHead", func(ctx context.Context) (store.AuditHead, error) { return s.Store.AuditHead(ctx) })
 }
+func (s *calledStore) BusyLanes(ctx context.Context, a1 int64, a2 int) ([]store.Lane, error) {
+	return call1(ctx, s, "BusyLanes", func(ctx context.Context) ([]store.Lane, error) { return s.Store.BusyLanes(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) ByID(ctx context.Context, a1 []string) ([]store.OpenRow, error) {
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "ByID", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.ByID(ctx, a1) }, a1)
@@ -366,6 +369,9 @@ func (s *calledStore) SetProjectPause(ctx context.Context, a1 string, a2 int64, 
 func (s *calledStore) SetRedrive(ctx context.Context, a1 string, a2 string, a3 store.RedriveState, a4 int64, a5 store.Actor) (store.Redrive, error) {
 	return call1(ctx, s, "SetRedrive", func(ctx context.Context) (store.Redrive, error) { return s.Store.SetRedrive(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
 }
+func (s *calledStore) SetStop(ctx context.Context, a1 int64, a2 int64, a3 store.Actor) (store.Stop, error) {
+	return call1(ctx, s, "SetStop", func(ctx context.Context) (store.Stop, error) { return s.Store.SetStop(ctx, a1, a2, a3) }, a1, a2, a3)
+}
 func (s *calledStore) SetSweepCursor(ctx context.Context, a1 store.Cursor) error {
 	return call0(ctx, s, "SetSweepCursor", func(ctx context.Context) error { return s.Store.SetSweepCursor(ctx, a1) }, a1)
 }
@@ -375,6 +381,9 @@ func (s *calledStore) Stamp(ctx context.Context, a1 store.Stamp) ([]*store.Stamp
 }
 func (s *calledStore) StepRedrive(ctx context.Context, a1 string, a2 int, a3 int64) (store.RedriveStep, error) {
 	return call1(ctx, s, "StepRedrive", func(ctx context.Context) (store.RedriveStep, error) { return s.Store.StepRedrive(ctx, a1, a2, a3) }, a1, a2, a3)
+}
+func (s *calledStore) Stop(ctx context.Context) (store.Stop, error) {
+	return call1(ctx, s, "Stop", func(ctx context.Context) (store.Stop, error) { return s.Store.Stop(ctx) })
 }
 func (s *calledStore) Subscribers(ctx context.Context, a1 string, a2 string, a3 int) ([]store.Endpoint, error) {
 	return call1(ctx, s, "Subscribers", func(ctx context.Context) ([]store.Endpoint, error) { return s.Store.Subscribers(ctx, a1, a2, a3) }, a1, a2, a3)

@@ -137,7 +137,12 @@ var verbs = map[string]func(arguments) string{
 			control.ResolveRequest{Data: []byte(a.named["data"])}, operator)
 		return string(got.Result) + a.refused(err)
 	},
-	"pause":   silent(arguments.pauses),
+	"pause": silent(arguments.pauses),
+	"halt": func(a arguments) string {
+		_, err := a.engine.StopSending(a.Context(), moment(a.words[0]),
+			store.Actor{Name: "root", Reason: a.named["reason"]})
+		return a.refused(err)
+	},
 	"redrive": arguments.redrives,
 	"become": silent(func(a arguments) {
 		for _, name := range a.names(a.words[1:]...) {

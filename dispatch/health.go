@@ -45,6 +45,7 @@ func (e *Engine) degradations() []degradation {
 		}},
 		{"secrets", e.secrets.Unreadable},
 		{"held", func() bool { return e.o.SendingOff }},
+		{"stopped", e.indexer.Stopped},
 	}
 }
 
@@ -56,7 +57,8 @@ func (e *Engine) exportDegradations(m process.Metrics) {
 	}
 	m.Gauges("degraded", "1 while this process is degraded for a reason: redis (the index does not answer "+
 		"or is rebuilt), redis_unsafe (Redis may evict keys), secrets (some cannot be decrypted), held "+
-		"(sending is off by the setting hold).", "reason", read)
+		"(sending is off by the setting hold), stopped (all sending of the installation is stopped).",
+		"reason", read)
 }
 
 // Health is the answer of /readyz.
@@ -66,6 +68,7 @@ type Health struct {
 	Why   string
 	// Degraded lists what does not work while the process is ready: "redis" (the index does not answer or is
 	// being rebuilt), "redis_unsafe" (its server may lose parts of it), "secrets" (some cannot be decrypted
-	// with this process's master keys), "held" (sending is off).
+	// with this process's master keys), "held" (sending is off by the setting hold), "stopped" (all sending
+	// of the installation is stopped).
 	Degraded []string
 }

@@ -565,6 +565,16 @@ CREATE TABLE index_meta (
 	prefix     TEXT NOT NULL
 );
 
+-- The stop of all sending, in one row. ends_at is zero without a stop. A stop ends by itself at ends_at.
+CREATE TABLE stop (
+	id         INTEGER PRIMARY KEY CHECK (id = 1),
+	began_at   BIGINT NOT NULL,
+	ends_at    BIGINT NOT NULL,
+	reason     TEXT NOT NULL,
+	stopped_by TEXT NOT NULL
+);
+INSERT INTO stop (id, began_at, ends_at, reason, stopped_by) VALUES (1, 0, 0, '', '');
+
 CREATE TABLE leases (
 	name       TEXT PRIMARY KEY,
 	holder     TEXT NOT NULL,

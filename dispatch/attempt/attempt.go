@@ -194,8 +194,8 @@ func urgent(l *schedule.Lease) bool { return l.Lock != "" || l.Health != schedul
 
 // try makes the attempt of a stamped callback and decides what follows. It sends nothing if the callback has
 // expired, has had too many claims without a result, has lost its lock, or has a claim that would end during
-// the attempt. It sends nothing either if the endpoint is deleted, paused or unreadable, or if a secret
-// cannot be used. A panic ends as an attempt of the class panic.
+// the attempt. It sends nothing either if the endpoint is deleted, paused or unreadable, if a secret cannot
+// be used, or if all sending is stopped. A panic ends as an attempt of the class panic.
 func (rn *Runner) try(ctx context.Context, r *ready) (out ended) {
 	cb, l, claimed := r.cb, r.lease, r.claimed
 	out = ended{lease: l, urgent: urgent(l), result: store.Result{ID: cb.ID, Fence: cb.Fence, Stamped: cb}}
@@ -241,6 +241,11 @@ func (rn *Runner) try(ctx context.Context, r *ready) (out ended) {
 	}
 	if err != nil && !errors.Is(err, errUnsigned) {
 		rn.withoutTarget(cb, now, err, &out)
+		return out
+	}
+	if rn.index.Stopped() {
+		out.putBack = divertLaneStopped
+		out.result.State, out.result.DueAt, out.result.Diverts = store.Scheduled, now, 1
 		return out
 	}
 	span = rn.o.Tracer.Attempt(cb, claimed, r.steps, l.Lock != "")

@@ -44,6 +44,8 @@ type claimer struct {
 	version index.ShardVersion
 	// empty counts claims in a row that returned no lease.
 	empty int
+	// stopped: since the last claim all sending was stopped.
+	stopped bool
 }
 
 func (rn *Runner) newClaimer(shard int) *claimer {
@@ -57,10 +59,33 @@ func (rn *Runner) newClaimer(shard int) *claimer {
 // lives until the drain is over.
 func (c *claimer) run(ctx, sending context.Context) {
 	for ctx.Err() == nil {
-		if c.rn.mayClaim(ctx, c.waker) {
+		if c.rn.mayClaim(ctx, c.waker) && c.mayStart(ctx) {
 			c.claim(ctx, sending)
 		}
 	}
+}
+
+// mayStart returns whether the claimer may claim after a stop of all sending. If not, it first waits a while.
+// The lanes restart with a low concurrency before the first claim, so that the backlog begins slowly.
+func (c *claimer) mayStart(ctx context.Context) bool {
+	rn := c.rn
+	if rn.index.Stopped() {
+		c.stopped = true
+		c.waker.Wait(ctx, 0, 0, schedule.MaxIdle)
+		return false
+	}
+	if !c.stopped {
+		return true
+	}
+	sctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
+	defer cancel()
+	if err := rn.index.SlowStart(sctx, c.shard); err != nil {
+		rn.log.Warn("restarting lanes after the stop failed, retrying", "error", err)
+		c.waker.Wait(ctx, 0, 0, schedule.MaxIdle)
+		return false
+	}
+	c.stopped = false
+	return true
 }
 
 // claim makes one claim, starts its batch, and waits if another claim at once would return nothing.

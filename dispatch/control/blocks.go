@@ -156,6 +156,7 @@ func (s *callbackFacts) lockBlock() Block {
 
 var summaries = map[string]string{
 	BlockSQLDown:         "The database rejects writes.",
+	BlockSendingStopped:  "All sending is stopped.",
 	BlockNoWorker:        "No process with the role worker runs.",
 	BlockSendingHeld:     "Sending is off (--hold) in every process.",
 	BlockIndexUnanswered: "The index does not answer.",

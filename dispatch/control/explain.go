@@ -29,6 +29,8 @@ const (
 	BlockAttempting = "attempting"
 	// BlockSQLDown: since the first commit, or probe, that failed in this process.
 	BlockSQLDown = "sql_down"
+	// BlockSendingStopped: since all sending of the installation was stopped.
+	BlockSendingStopped = "sending_stopped"
 	// BlockNoWorker: since a process with workers was last seen. If none ever ran: since the callback was
 	// accepted.
 	BlockNoWorker = "no_worker"
@@ -67,10 +69,10 @@ const (
 
 // BlockCodes are all codes, in the order of an explanation.
 var BlockCodes = []string{
-	BlockAttempting, BlockSQLDown, BlockNoWorker, BlockSendingHeld, BlockIndexUnanswered,
-	BlockIndexRebuilding, BlockProjectPaused, BlockEndpointPaused, BlockLanePaused, BlockEndpointOff,
-	BlockEndpointDeleted, BlockNotDue, BlockOrder, BlockBreakerOpen, BlockRetryAfter, BlockRate,
-	BlockConcurrency, BlockLock, BlockIndexMissing,
+	BlockAttempting, BlockSQLDown, BlockSendingStopped, BlockNoWorker, BlockSendingHeld,
+	BlockIndexUnanswered, BlockIndexRebuilding, BlockProjectPaused, BlockEndpointPaused, BlockLanePaused,
+	BlockEndpointOff, BlockEndpointDeleted, BlockNotDue, BlockOrder, BlockBreakerOpen, BlockRetryAfter,
+	BlockRate, BlockConcurrency, BlockLock, BlockIndexMissing,
 }
 
 // An Explanation says why a callback has not been sent yet. A terminal callback has only a Summary.

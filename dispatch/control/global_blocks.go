@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
@@ -26,6 +27,19 @@ func (ct *Controller) sqlBlock(ctx context.Context) []Block {
 		Detail: "The database can be read but rejects writes. Nothing is sent until it accepts them.",
 		Cure:   `Free disk space or make the database writable. "dispatcher doctor" shows the cause.`,
 	}}
+}
+
+// stopBlock returns a block while all sending of the installation is stopped.
+func (ct *Controller) stopBlock(ctx context.Context) ([]Block, error) {
+	s, err := ct.SendingStop(ctx)
+	if err != nil || s.At == 0 {
+		return nil, err
+	}
+	return []Block{{
+		Code: BlockSendingStopped, Since: s.At, Until: s.Until,
+		Detail: withReason("All sending of the installation is stopped, by "+s.By, s.Reason),
+		Cure:   `POST /v1/start with the admin key of the settings, or "dispatcher start".`,
+	}}, nil
 }
 
 // workerBlock returns a block while no process sends: either none has the role worker, or all of those run
@@ -91,23 +105,27 @@ func (ct *Controller) rebuildBlock(ctx context.Context, r index.Rebuild) Block {
 	return b
 }
 
-// globalBlocks are the blocks of every callback and every lane: SQL, the workers, the index. The parameters
-// are those of indexBlock.
+// globalBlocks are the blocks of every callback and every lane: SQL, a stop, the workers, the index. The
+// parameters are those of indexBlock.
 //
 // While SQL rejects writes no process can record a heartbeat, so the workers are not checked then.
 func (ct *Controller) globalBlocks(
 	ctx context.Context, indexErr error, absent bool,
 ) ([]Block, error) {
 	blocks := ct.sqlBlock(ctx)
+	stop, err := ct.stopBlock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var workers []Block
 	if blocks == nil {
-		var err error
-		blocks, err = ct.workerBlock(ctx)
+		workers, err = ct.workerBlock(ctx)
 		if err != nil {
 			return nil, err
 		}
 	}
 	index, err := ct.indexBlock(ctx, indexErr, absent)
-	return append(blocks, index...), err
+	return slices.Concat(blocks, stop, workers, index), err
 }
 
 // indexBlock returns a block while the index gives out no callbacks: it does not answer, or a rebuild fills

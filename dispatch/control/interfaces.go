@@ -133,6 +133,9 @@ type Store interface {
 	PatchProject(
 		ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 	) (store.Project, error)
+	// Stop returns the stop of all sending. SetStop stops it until a time, and with zero ends the stop.
+	Stop(ctx context.Context) (store.Stop, error)
+	SetStop(ctx context.Context, until, now int64, by store.Actor) (store.Stop, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
 		by store.Actor) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)

@@ -183,8 +183,12 @@ func (m *overdueMeter) publish(now int64) {
 	m.ct.installation.lanes.Set(byReason)
 }
 
-// sendingIsOff reports whether every process with workers was started with sending off.
+// sendingIsOff reports whether all sending is stopped, or every process with workers was started with sending
+// off.
 func (ct *Controller) sendingIsOff(ctx context.Context) (bool, error) {
+	if ct.index.Stopped() {
+		return true, nil
+	}
 	blocks, err := ct.workerBlock(ctx)
 	return err == nil && len(blocks) > 0 && blocks[0].Code == BlockSendingHeld, err
 }

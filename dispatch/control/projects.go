@@ -133,6 +133,30 @@ func (ct *Controller) PauseProject(ctx context.Context, project string, until in
 	return p, ct.settingsChanged(ctx, "pause project "+project, err)
 }
 
+// StopSending stops all sending of the installation until a time in Unix milliseconds, and with zero ends the
+// stop. Attempts in flight end normally, and callbacks are still accepted.
+func (ct *Controller) StopSending(ctx context.Context, until int64, by store.Actor) (store.Stop, error) {
+	var f accept.Findings
+	checkReason(by, &f)
+	if by.Reason == "" && until != 0 {
+		f.Add("reason", "is required")
+	}
+	if len(f) > 0 {
+		return store.Stop{}, f.Err()
+	}
+	s, err := ct.o.Store.SetStop(ctx, until, ct.clock.Now(), by)
+	return s, ct.settingsChanged(ctx, "stop sending", err)
+}
+
+// SendingStop returns the stop of all sending; the zero value if there is none now.
+func (ct *Controller) SendingStop(ctx context.Context) (store.Stop, error) {
+	s, err := ct.o.Store.Stop(ctx)
+	if err != nil || !s.On(ct.clock.Now()) {
+		return store.Stop{}, err
+	}
+	return s, nil
+}
+
 // PutPolicy stores a named policy of the project. Callbacks that were accepted before keep theirs.
 func (ct *Controller) PutPolicy(ctx context.Context, project, name string, p store.Policy,
 	by store.Actor) error {

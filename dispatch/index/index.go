@@ -63,8 +63,10 @@ type Index struct {
 	generation *generation
 	loader     *loader
 	pauses     *pauses
-	ping       sqlPing
-	added      chan schedule.Item
+	// stoppedUntil is the end of the stop of all sending, as last read from SQL, in Unix milliseconds.
+	stoppedUntil atomic.Int64
+	ping         sqlPing
+	added        chan schedule.Item
 
 	// jumpLoggedAt is when a jump of the index's clock was last logged; nil: never.
 	jumpLoggedAt atomic.Pointer[time.Time]
@@ -94,9 +96,14 @@ func New(o Options) *Index {
 // Listen sets the listener for changes, and the undoer of uncertain claims.
 func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.undoer = l, undo }
 
-// Start reads the index's generation from SQL. It returns an error for a process whose prefix or number of
-// shards differs from the database's.
-func (ix *Index) Start(ctx context.Context) error { return ix.generation.start(ctx) }
+// Start reads the stop of all sending and the index's generation from SQL. It returns an error for a process
+// whose prefix or number of shards differs from the database's.
+func (ix *Index) Start(ctx context.Context) error {
+	if err := ix.ReadStop(ctx); err != nil {
+		return err
+	}
+	return ix.generation.start(ctx)
+}
 
 // RunMaintenance keeps the index at its generation, and loaded up to the horizon, until ctx ends.
 func (ix *Index) RunMaintenance(ctx context.Context) {
@@ -122,9 +129,10 @@ func (ix *Index) Degraded() bool {
 	return ix.Failing() || !ix.generation.content.is(matching)
 }
 
-// Paused returns whether the lane is paused now, by the settings that this process has read. It stops
-// callbacks that were claimed before the pause. The pause itself is enforced by the index at the claim.
-func (ix *Index) Paused(lane int64) bool { return ix.pauses.has(lane) }
+// Paused returns whether the lane is paused or all sending is stopped now, by the settings that this process
+// has read. It stops callbacks that were claimed before the pause. The pause itself is enforced by the index
+// at the claim.
+func (ix *Index) Paused(lane int64) bool { return ix.Stopped() || ix.pauses.has(lane) }
 
 // IsClosed returns whether a shard is closed for claims by a rebuild.
 func (ix *Index) IsClosed(ctx context.Context) bool { return ix.generation.anyShardClosed(ctx) }

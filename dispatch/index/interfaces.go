@@ -53,6 +53,10 @@ type Store interface {
 	AdvanceMarks(ctx context.Context, now int64, full bool) error
 	// Lanes returns lanes with a version above since, at most limit, in order of the version.
 	Lanes(ctx context.Context, since int64, limit int) ([]store.Lane, error)
+	// Stop returns the stop of all sending.
+	Stop(ctx context.Context) (store.Stop, error)
+	// BusyLanes returns lanes with open callbacks and ids above after, at most limit, in order of the id.
+	BusyLanes(ctx context.Context, after int64, limit int) ([]store.Lane, error)
 	// Ping makes a commit and returns nil, or why it failed.
 	Ping(ctx context.Context) error
 }

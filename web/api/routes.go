@@ -104,6 +104,10 @@ func (a *API) rows() []row {
 		{operate, "POST /v1/pause", withID(byLane, pauseProject), 0},
 		{operate, "POST /v1/resume", withID(byLane, resumeProject), 0},
 
+		{read, "GET /v1/stop", a.stop, 0},
+		{admin, "POST /v1/stop", requireAdminKey(a.setStop(a.readPause)), 0},
+		{admin, "POST /v1/start", requireAdminKey(a.setStop(readResume)), 0},
+
 		{operate, "POST /v1/redrives", a.createRedrive, 0},
 		{read, "GET /v1/redrives", a.listRedrives(), 0},
 		{read, "GET /v1/redrives/:id", getOne(a, rd, a.Store.Redrive, redriveOf), 0},

@@ -80,6 +80,7 @@ var schemas = []schema{
 	{of: client.ReferenceList{}, request: true},
 	{of: client.Comparison{}},
 	{of: client.ProjectPause{}},
+	{of: client.Stop{}},
 	{of: client.NamedPolicy{}},
 	{of: client.NamedRule{}},
 	{of: client.NamedProfile{}},

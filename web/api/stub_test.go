@@ -120,6 +120,12 @@ var completions = map[string]any{
 		p.ID, p.PausedUntil, p.PauseReason = asked[0].(string), asked[1].(int64),
 			asked[2].(store.Actor).Reason
 	},
+	"StopSending": func(s *store.Stop, _ world, asked []any) {
+		s.Until, s.Reason = asked[0].(int64), asked[1].(store.Actor).Reason
+		if s.Until == 0 {
+			*s = store.Stop{}
+		}
+	},
 	"Projects": func(all *[]store.Project, _ world, asked []any) {
 		two := []store.Project{newProject("b"), newProject(store.DefaultProject)}
 		*all = pageAfter(two, asked[0].(string), asked[1].(int), func(p store.Project) string { return p.ID })

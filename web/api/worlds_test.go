@@ -66,6 +66,7 @@ type world struct {
 	Audit       []store.AuditEntry
 	AuditCheck  control.AuditCheck
 	Drift       index.Drift
+	Stop        store.Stop
 }
 
 // ended returns the callback with another state and reason.

@@ -59,6 +59,10 @@ type Engine interface {
 	) (store.Lane, error)
 	PauseLane(ctx context.Context, project, key string, until int64, by store.Actor) (store.Lane, error)
 	PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error)
+	// StopSending stops all sending of the installation until a time; 0 ends the stop. SendingStop returns
+	// the stop; the zero value if there is none now.
+	StopSending(ctx context.Context, until int64, by store.Actor) (store.Stop, error)
+	SendingStop(ctx context.Context) (store.Stop, error)
 
 	// CreateKey also returns the key's text. No other method returns it.
 	CreateKey(

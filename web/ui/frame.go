@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -34,6 +35,8 @@ type base struct {
 	// Ready is false while SQL cannot commit. Degraded has the codes of other problems, see dispatch.Health.
 	Ready    bool
 	Degraded []string
+	// Stop is the stop of all sending; the zero value if there is none.
+	Stop store.Stop
 	// Live is the path of the page's stream. It is empty if the page has none.
 	Live string
 	// signedIn is true if the request has a session.
@@ -64,6 +67,14 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	b.Viewer = r.caller.By("").Name
 	health := u.Engine.Health(r.ctx)
 	b.Ready, b.Degraded = health.Ready, health.Degraded
+	if i := slices.Index(b.Degraded, "stopped"); i >= 0 {
+		var err error
+		b.Stop, err = u.Engine.SendingStop(r.ctx)
+		if err != nil {
+			return err
+		}
+		b.Degraded = slices.Delete(slices.Clone(b.Degraded), i, i+1)
+	}
 	project, err := u.Store.Project(r.ctx, r.caller.Project)
 	if err != nil {
 		return err

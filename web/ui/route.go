@@ -108,6 +108,7 @@ func (u *UI) table() []Route {
 			fixedPage("/system/keys", store.ScopeAdmin, u.keys),
 		},
 		u.callbackActs(), u.endpointActs(), u.laneActs(), u.scheduleActs(), u.redriveActs(), u.systemActs(),
+		forRoot(u.stopActs()...),
 		u.keyActs(),
 		u.acts(
 			act{"/endpoints/new", store.ScopeOperate, u.askCreateEndpoint, u.createEndpoint},

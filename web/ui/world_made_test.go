@@ -132,6 +132,10 @@ func (s calledEngine) Schedules(ctx context.Context, a1 string, a2 store.Schedul
 	return ask1[[]store.Schedule](ctx, s.recorder, "Schedules", a1, a2)
 }
 
+func (s calledEngine) SendingStop(ctx context.Context) (store.Stop, error) {
+	return ask1[store.Stop](ctx, s.recorder, "SendingStop")
+}
+
 func (s calledEngine) SetLane(ctx context.Context, a1 string, a2 string, a3 *int, a4 *store.Rate, a5 store.Actor) (store.Lane, error) {
 	return ask1[store.Lane](ctx, s.recorder, "SetLane", a1, a2, a3, a4, a5)
 }
@@ -142,6 +146,10 @@ func (s calledEngine) SetRedrive(ctx context.Context, a1 string, a2 string, a3 s
 
 func (s calledEngine) Stats(ctx context.Context) (schedule.Stats, error) {
 	return ask1[schedule.Stats](ctx, s.recorder, "Stats")
+}
+
+func (s calledEngine) StopSending(ctx context.Context, a1 int64, a2 store.Actor) (store.Stop, error) {
+	return ask1[store.Stop](ctx, s.recorder, "StopSending", a1, a2)
 }
 
 func (s calledEngine) TestEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {

@@ -69,6 +69,7 @@ type data struct {
 	Drift           index.Drift
 	Rebuilt         index.RebuildReport
 	Health          dispatch.Health
+	Stop            store.Stop
 	// Projects are the projects besides the default one. Paused is the pause of all projects.
 	Projects []string
 	Paused   struct {

@@ -114,6 +114,45 @@ func TestRebuildShowsProgress(t *testing.T) {
 	}
 }
 
+// TestStopAsksOnATerminal checks that stop and start change nothing unless a person says yes, and that a
+// script is not asked.
+func TestStopAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		answer   string
+		terminal bool
+		flags    []string
+		sent     int
+	}{
+		{"y\n", true, nil, 1},
+		{" Yes \n", true, nil, 1},
+		{"n\n", true, nil, 0},
+		{"\n", true, nil, 0},
+		{"", true, nil, 0},
+		{"yes, but not now\n", true, nil, 0},
+		{"", true, []string{"--yes"}, 1},
+		{"", false, nil, 1},
+	} {
+		for _, command := range []string{"stop", "start"} {
+			sent := 0
+			term := program.Terminal("DISPATCHER_KEY=k")
+			term.In = strings.NewReader(tc.answer)
+			term.InTerminal, term.ErrTerminal = tc.terminal, tc.terminal
+			term.Transport = testserver.InProcess{Handler: http.HandlerFunc(
+				func(w http.ResponseWriter, _ *http.Request) {
+					sent++
+					cmdtest.Respond(t, w, `{"stopped":false}`)
+				})}
+			args := append([]string{command, "--reason", "r"}, tc.flags...)
+			code := term.InvokeUntil(t.Context(), args...)
+			if sent != tc.sent || (code == console.ExitOK) != (tc.sent == 1) {
+				t.Errorf("%s, answer %q, terminal %t, flags %v: %d requests, exit code %d: %s", command,
+					tc.answer, tc.terminal, tc.flags, sent, code, term.Stderr.String())
+			}
+		}
+	}
+}
+
 // TestCSVPages checks that a list of several pages is one CSV with one header.
 func TestCSVPages(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,8 @@ type Commands struct {
 	Lane     LaneCommand     `cmd:"" group:"Receivers:" help:"Show the backlog of each destination; pause and limit it."`
 	Pause    PauseCommand    `cmd:"" group:"Receivers:" help:"Pause sending of a project. Callbacks are still accepted."`
 	Resume   ResumeCommand   `cmd:"" group:"Receivers:" help:"Resume a paused project."`
+	Stop     StopCommand     `cmd:"" group:"Receivers:" help:"Stop all sending of the installation; show the stop."`
+	Start    StartCommand    `cmd:"" group:"Receivers:" help:"Start sending again after a stop."`
 
 	Policy      PolicyCommand      `cmd:"" group:"Ways to send:" help:"Show when failed callbacks are retried; store your own."`
 	SuccessRule SuccessRuleCommand `cmd:"" group:"Ways to send:" help:"Show which responses are a success; store your own."`

@@ -27,8 +27,8 @@ type Console struct {
 	// Env is the environment as os.Environ returns it.
 	Env []string
 	// OutTerminal and ErrTerminal report that an output is a terminal. Only then are colours, live progress
-	// and generated secrets printed.
-	OutTerminal, ErrTerminal bool
+	// and generated secrets printed. InTerminal reports the same of the input: a person can answer.
+	OutTerminal, ErrTerminal, InTerminal bool
 	// Transport sends the requests to a server; nil: the network.
 	Transport http.RoundTripper
 }
@@ -44,6 +44,7 @@ func System(version string) *Console {
 		Env:         os.Environ(),
 		OutTerminal: isTerminal(os.Stdout),
 		ErrTerminal: isTerminal(os.Stderr),
+		InTerminal:  isTerminal(os.Stdin),
 	}
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,4 +78,23 @@ func SyntaxOf(text []byte) string {
 		return fmt.Sprintf(": %s at byte %d", syntax, syntax.Offset)
 	}
 	return ""
+}
+
+// Confirm asks a question on the terminal, and reports whether the answer is yes. Without a terminal it asks
+// nothing and returns true: a script cannot answer.
+func (c *Console) Confirm(question string) bool {
+	if !c.InTerminal || !c.ErrTerminal {
+		return true
+	}
+	fmt.Fprintf(c.Err, "%s [y/N] ", question)
+	const longestAnswer = 16
+	line, err := bufio.NewReader(io.LimitReader(c.In, longestAnswer)).ReadString('\n')
+	if err != nil && line == "" {
+		return false
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true
+	}
+	return false
 }
