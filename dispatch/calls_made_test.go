@@ -121,6 +121,9 @@ func (s *calledStore) DropClaims(ctx context.Context, a1 int64) (int, error) {
 func (s *calledStore) Edit(ctx context.Context, a1 string, a2 string, a3 func(*store.Callback) error, a4 int64, a5 store.Actor) (store.Callback, error) {
 	return call1(ctx, s, "Edit", func(ctx context.Context) (store.Callback, error) { return s.Store.Edit(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
 }
+func (s *calledStore) Endpoint(ctx context.Context, a1 string, a2 string) (store.Endpoint, error) {
+	return call1(ctx, s, "Endpoint", func(ctx context.Context) (store.Endpoint, error) { return s.Store.Endpoint(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) EndpointEvents(ctx context.Context, a1 string, a2 int) ([]store.EndpointEvent, error) {
 	return call1(ctx, s, "EndpointEvents", func(ctx context.Context) ([]store.EndpointEvent, error) { return s.Store.EndpointEvents(ctx, a1, a2) }, a1, a2)
 }

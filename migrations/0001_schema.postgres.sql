@@ -59,7 +59,8 @@ CREATE TABLE api_keys (
 	created_at   BIGINT NOT NULL,
 	expires_at   BIGINT NOT NULL,
 	revoked_at   BIGINT NOT NULL DEFAULT 0,
-	last_used_at BIGINT NOT NULL DEFAULT 0
+	last_used_at BIGINT NOT NULL DEFAULT 0,
+	endpoint_id  TEXT COLLATE "C" NOT NULL DEFAULT ''
 );
 CREATE INDEX api_keys_project ON api_keys (project, id);
 
@@ -129,6 +130,7 @@ CREATE TABLE endpoints (
 	created_at      BIGINT NOT NULL,
 	updated_at      BIGINT NOT NULL,
 	deleted_at      BIGINT NOT NULL DEFAULT 0,
+	link_version    BIGINT NOT NULL DEFAULT 0,
 	concurrency     INTEGER NOT NULL,
 	enabled         INTEGER NOT NULL,
 	project         TEXT COLLATE "C" NOT NULL,

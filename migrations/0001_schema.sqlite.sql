@@ -57,7 +57,8 @@ CREATE TABLE api_keys (
 	created_at   INTEGER NOT NULL,
 	expires_at   INTEGER NOT NULL,
 	revoked_at   INTEGER NOT NULL DEFAULT 0,
-	last_used_at INTEGER NOT NULL DEFAULT 0
+	last_used_at INTEGER NOT NULL DEFAULT 0,
+	endpoint_id  TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX api_keys_project ON api_keys (project, id);
 
@@ -127,6 +128,7 @@ CREATE TABLE endpoints (
 	created_at      INTEGER NOT NULL,
 	updated_at      INTEGER NOT NULL,
 	deleted_at      INTEGER NOT NULL DEFAULT 0,
+	link_version    INTEGER NOT NULL DEFAULT 0,
 	concurrency     INTEGER NOT NULL,
 	enabled         INTEGER NOT NULL,
 	project         TEXT NOT NULL,

@@ -61,9 +61,11 @@ type Endpoint struct {
 	LaneID int64
 	// Version grows with each change of the endpoint that affects attempts. One sequence numbers the changes
 	// of all endpoints and projects.
-	Version   int64
-	CreatedAt int64
-	UpdatedAt int64
+	Version int64
+	// LinkVersion is in every link to the endpoint's page for its merchant. A change of it revokes the links.
+	LinkVersion int64
+	CreatedAt   int64
+	UpdatedAt   int64
 	// DeletedAt is the time of the deletion. The row stays while its open callbacks are being canceled. Zero:
 	// not deleted.
 	DeletedAt int64

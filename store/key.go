@@ -15,9 +15,11 @@ const (
 	ScopeOperate Scope = "operate"
 	// ScopeAdmin also allows reads and changes of secrets, keys, projects and the index.
 	ScopeAdmin Scope = "admin"
+	// ScopeResend is only for a key of one endpoint. It allows sending a callback of the endpoint again.
+	ScopeResend Scope = "resend"
 )
 
-// Scopes lists every scope.
+// Scopes lists the scopes of a key without an endpoint.
 var Scopes = [...]Scope{ScopeSend, ScopeRead, ScopeOperate, ScopeAdmin}
 
 // A Key gives a program or a person access to the API for one project. Its text is not stored, only a hash.
@@ -27,6 +29,9 @@ type Key struct {
 	Project string
 	Name    string
 	Scopes  []Scope
+	// EndpointID binds the key to one endpoint, whose callbacks are then all that it reaches. It is a bare
+	// id. Empty: the key is for the whole project.
+	EndpointID string
 	// Hash is the SHA-256 of the key's text.
 	Hash []byte
 	// Hint is the end of the key's text. It helps people to distinguish keys.
@@ -36,15 +41,30 @@ type Key struct {
 	ExpiresAt, RevokedAt, LastUsedAt int64
 }
 
-// Allows reports whether the key has the scope, or a scope that includes it.
+// EndpointScopes lists the scopes of a key with an endpoint.
+var EndpointScopes = [...]Scope{ScopeRead, ScopeResend}
+
+// Allows reports whether the key has the scope in its whole project, or a scope that includes it. A key with
+// an endpoint has none: see AllowsOwn.
 func (k *Key) Allows(s Scope) bool {
 	switch {
+	case k.EndpointID != "":
+		return false
 	case slices.Contains(k.Scopes, s), slices.Contains(k.Scopes, ScopeAdmin):
 		return true
 	case s == ScopeRead:
 		return slices.Contains(k.Scopes, ScopeOperate)
 	}
 	return false
+}
+
+// AllowsOwn reports whether the key has the scope for the callbacks of its endpoint. ScopeResend includes
+// ScopeRead.
+func (k *Key) AllowsOwn(s Scope) bool {
+	if k.EndpointID == "" {
+		return false
+	}
+	return slices.Contains(k.Scopes, s) || s == ScopeRead && slices.Contains(k.Scopes, ScopeResend)
 }
 
 // Valid reports whether the key is neither revoked nor expired at now.

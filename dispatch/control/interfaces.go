@@ -20,6 +20,8 @@ type Store interface {
 	// ChainedAudit returns at most limit entries with numbers above after and up to until, in the order of
 	// the chain.
 	ChainedAudit(ctx context.Context, after, until int64, limit int) ([]store.AuditEntry, error)
+	// Endpoint returns store.ErrNotFound for an endpoint that was deleted.
+	Endpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	// EndpointsByID returns the endpoints that exist, deleted ones included, of any project.
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
 	CreateEndpoint(ctx context.Context, ep store.Endpoint, by store.Actor) (store.Endpoint, error)

@@ -130,6 +130,9 @@ func (ct *Controller) TouchKeys(ctx context.Context) error {
 type KeyRequest struct {
 	Name   string
 	Scopes []string
+	// EndpointID binds the key to one endpoint of the project, by its bare id. Its scopes are then read and
+	// resend. Empty: the key is for the whole project.
+	EndpointID string
 	// ExpiresIn is the lifetime of the key, at most 4000 days; nil: it does not expire.
 	ExpiresIn *time.Duration
 	Invalid   []store.FieldError
@@ -141,22 +144,13 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 	by store.Actor) (store.Key, string, error) {
 	now := ct.clock.Now()
 	f := accept.Findings(slices.Clone(r.Invalid))
-	k := store.Key{ID: ct.ids.New(clock.TimeOf(now)), Project: project, Name: r.Name, CreatedAt: now}
+	k := store.Key{ID: ct.ids.New(clock.TimeOf(now)), Project: project, Name: r.Name, CreatedAt: now,
+		EndpointID: r.EndpointID}
 	if r.Name == "" {
 		f.Add("name", "is required")
 	}
 	accept.CheckText("name", r.Name, MaxName, &f)
-	if len(r.Scopes) == 0 {
-		f.Add("scopes", "must contain at least one of send, read, operate, admin")
-	}
-	for i, text := range r.Scopes {
-		s := store.Scope(text)
-		if !slices.Contains(store.Scopes[:], s) {
-			f.Add(fmt.Sprintf("scopes[%d]", i), "must be send, read, operate or admin")
-		} else if !slices.Contains(k.Scopes, s) {
-			k.Scopes = append(k.Scopes, s)
-		}
-	}
+	k.Scopes = r.scopes(&f)
 	if r.ExpiresIn != nil {
 		if *r.ExpiresIn <= 0 || *r.ExpiresIn > 10*accept.MaxDelay {
 			f.Add("expires_in", "must be more than 0s and at most 4000d")
@@ -177,6 +171,26 @@ func (ct *Controller) CreateKey(ctx context.Context, project string, r KeyReques
 		return store.Key{}, "", fmt.Errorf("create key: %w", err)
 	}
 	return k, text, nil
+}
+
+// scopes returns the scopes of the request without repetitions, and records invalid ones.
+func (r *KeyRequest) scopes(f *accept.Findings) (scopes []store.Scope) {
+	allowed, names, one := store.Scopes[:], "send, read, operate, admin", "send, read, operate or admin"
+	if r.EndpointID != "" {
+		allowed, names, one = store.EndpointScopes[:], "read, resend", "read or resend with an endpoint"
+	}
+	if len(r.Scopes) == 0 {
+		f.Add("scopes", "must contain at least one of %s", names)
+	}
+	for i, text := range r.Scopes {
+		s := store.Scope(text)
+		if !slices.Contains(allowed, s) {
+			f.Add(fmt.Sprintf("scopes[%d]", i), "must be %s", one)
+		} else if !slices.Contains(scopes, s) {
+			scopes = append(scopes, s)
+		}
+	}
+	return scopes
 }
 
 // Keys returns the project's keys, newest first. Revoked keys are included.

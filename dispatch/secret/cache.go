@@ -21,10 +21,11 @@ import (
 )
 
 // useCursor is the use of the key that signs the cursors of lists, useAudit that of the key of the audit
-// chain. They are not among sign.Uses, so no caller can read or rotate them.
+// chain, useLink that of the key of merchants' links. They are not among sign.Uses, so no caller can read or rotate them.
 const (
 	useCursor = "cursor"
 	useAudit  = "audit"
+	useLink   = "view_link"
 )
 
 // CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that of a keyring
@@ -40,6 +41,15 @@ func (s *Secrets) CursorKey(ctx context.Context) ([]byte, error) {
 // AuditKey returns the key of the audit chain.
 func (s *Secrets) AuditKey(ctx context.Context) ([]byte, error) {
 	return s.installationKey(ctx, useAudit)
+}
+
+// LinkKey returns the 32 bytes that encrypt and authenticate the links to the pages of merchants.
+func (s *Secrets) LinkKey(ctx context.Context) ([]byte, error) {
+	key, err := s.installationKey(ctx, useLink)
+	if err != nil {
+		return nil, fmt.Errorf("key of view links: %w", err)
+	}
+	return key, nil
 }
 
 // installationKey returns a key that all processes share and that is never rotated. The first call generates
@@ -456,7 +466,7 @@ func NewKey(use, text string) ([]byte, error) {
 		return sign.ParseSecretFor(sign.UseHMAC, text)
 	case text != "":
 		return sign.ParseSecretFor(use, text)
-	case use != UseRoot && use != useCursor && use != useAudit:
+	case !slices.Contains([]string{UseRoot, useCursor, useAudit, useLink}, use):
 		return sign.NewSecret(use)
 	}
 	key := make([]byte, secretSize)

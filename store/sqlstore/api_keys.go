@@ -3,13 +3,15 @@ package sqlstore
 import (
 	"context"
 	"encoding/hex"
+	"maps"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
 )
 
 // keyFields are the columns of a new API key, which has never been used or revoked.
-var keyFields = sqldb.Named[store.Key](`id project name scopes hint created_at expires_at`)
+var keyFields = sqldb.Named[store.Key](`id project name scopes endpoint_id hint created_at
+	expires_at`)
 
 func keyColumns(k *store.Key) sqldb.Columns {
 	return append(keyFields(k), col("hash", sqldb.Hex(&k.Hash)))
@@ -32,12 +34,20 @@ func (db *DB) KeyByHash(ctx context.Context, hash []byte) (store.Key, error) {
 		`FROM api_keys WHERE hash = $1`, hex.EncodeToString(hash))
 }
 
-// AddKey stores a new key with its CreatedAt, and audits it. It returns store.ErrNotFound if the project does
-// not exist, and store.ErrExists if the id or the hash is taken.
+// AddKey stores a new key with its CreatedAt, and audits it. It returns store.ErrNotFound if the project or
+// the key's endpoint does not exist, and store.ErrExists if the id or the hash is taken.
 func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 	return db.change(ctx, "add key", func(t *tx) error {
 		if err := t.mustExist(`SELECT 1 FROM projects WHERE id = $1`, k.Project); err != nil {
 			return err
+		}
+		added := fields{"name": k.Name, "scopes": k.Scopes}
+		if k.EndpointID != "" {
+			added["endpoint"] = store.EndpointPrefix + k.EndpointID
+			if err := t.mustExist(`SELECT 1 FROM endpoints WHERE endpoints.id = $1 AND endpoints.project = $2
+				AND `+endpointExists, k.EndpointID, k.Project); err != nil {
+				return err
+			}
 		}
 		n, err := keyColumns(&k).Insert(t.Tx, "api_keys", `ON CONFLICT DO NOTHING`)
 		if err != nil {
@@ -46,10 +56,9 @@ func (db *DB) AddKey(ctx context.Context, k store.Key, by store.Actor) error {
 		if n == 0 {
 			return store.ErrExists
 		}
-		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by,
-			auditDiff{after: fields{"name": k.Name, "scopes": k.Scopes,
-				"expires_at": printedTime(k.ExpiresAt)}},
-			fields{"name": k.Name, "scopes": k.Scopes, "expires_at": k.ExpiresAt})
+		detail := maps.Clone(added)
+		added["expires_at"], detail["expires_at"] = printedTime(k.ExpiresAt), k.ExpiresAt
+		return t.auditChange(k.Project, "key.create", k.ID, k.CreatedAt, by, auditDiff{after: added}, detail)
 	})
 }
 

@@ -241,6 +241,7 @@ func endpointParts(e *store.Endpoint) []part {
 		{"enabled", enabled{e.Enabled, e.DisabledReason},
 			fields{"enabled": e.Enabled, "disabled_reason": e.DisabledReason}},
 		pausePart(e.PausedUntil, e.PauseReason),
+		samePart("link_version", e.LinkVersion),
 	}
 }
 

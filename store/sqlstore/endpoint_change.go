@@ -270,6 +270,8 @@ func (u *upsert) audit() (action string, changed auditDiff, detail fields) {
 		return "endpoint.resume", changed, nil
 	case only("pause"):
 		return "endpoint.pause", changed, pauseDetail(u.after.PausedUntil, u.after.PauseReason)
+	case only("link_version"):
+		return "endpoint.revoke_view_links", changed, nil
 	case only("enabled") && u.after.Enabled:
 		return "endpoint.enable", changed, nil
 	case only("enabled"):

@@ -12,7 +12,8 @@ import (
 // endpointColumns are the columns that a change of an endpoint writes: all but its health.
 var endpointColumns = sqldb.Named[store.Endpoint](`id project external_id name url url_override topics policy
 	success signer headers rate_count rate_per_ms concurrency enabled disabled_reason disabled_at
-	paused_until pause_reason paused_at lane=LaneID version created_at updated_at deleted_at`)
+	paused_until pause_reason paused_at lane=LaneID version created_at updated_at deleted_at
+	link_version`)
 
 // wholeEndpoint is all columns of an endpoint.
 func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
