@@ -170,3 +170,35 @@ func (c *Client) EndpointSecret(ctx context.Context, id string) (Secret, error) 
 func (c *Client) RotateEndpointSecret(ctx context.Context, id string, r Rotation) (RotatedSecret, error) {
 	return call[RotatedSecret](ctx, c, "POST", r, "endpoints", id, "rotate_secret")
 }
+
+// A ViewLinkRequest creates a link to the page of an endpoint for its merchant.
+type ViewLinkRequest struct {
+	// From 1m to 90d.
+	ExpiresIn Duration `json:"expires_in,omitempty" schema:"default: 1h"`
+	// The merchant may also send its callbacks again.
+	Resend bool `json:"resend,omitempty"`
+	// Origins whose pages may show the merchant's page in a frame, such as https://portal.example. Not given:
+	// none.
+	Embed []string `json:"embed,omitempty" api:"most=11" schema:"maxItems: 10"`
+	// Not given: the language of the reader's browser.
+	Language string `json:"language,omitempty" schema:"enum: [en, zh-CN]"`
+	Change
+}
+
+// A ViewLink is a link to the page of an endpoint for its merchant. Anyone who has the link can use it.
+type ViewLink struct {
+	// A path, if the setting public_url is empty.
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// CreateViewLink creates a link to the callbacks of an endpoint, for its merchant. The link is not stored and
+// cannot be shown again.
+func (c *Client) CreateViewLink(ctx context.Context, id string, r ViewLinkRequest) (ViewLink, error) {
+	return call[ViewLink](ctx, c, "POST", r, "endpoints", id, "view_link")
+}
+
+// RevokeViewLinks ends all links to the callbacks of an endpoint at once.
+func (c *Client) RevokeViewLinks(ctx context.Context, id, reason string) (Endpoint, error) {
+	return call[Endpoint](ctx, c, "POST", Change{reason}, "endpoints", id, "view_link", "revoke")
+}

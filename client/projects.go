@@ -95,12 +95,17 @@ const (
 	ScopeRead    Scope = "read"
 	ScopeOperate Scope = "operate"
 	ScopeAdmin   Scope = "admin"
+	// ScopeResend is only for a key of one endpoint.
+	ScopeResend Scope = "resend"
 )
 
 // A KeyRequest creates an API key.
 type KeyRequest struct {
-	Name      string   `json:"name" api:"required" schema:"minLength: 1, maxLength: 128"`
-	Scopes    []Scope  `json:"scopes" api:"required,most=10" schema:"minItems: 1"`
+	Name   string  `json:"name" api:"required" schema:"minLength: 1, maxLength: 128"`
+	Scopes []Scope `json:"scopes" api:"required,most=10" schema:"minItems: 1"`
+	// Id or external id of an endpoint. The key then reaches only the callbacks of that endpoint: with the
+	// scope read it lists and reads them, with resend it also sends them again.
+	Endpoint  string   `json:"endpoint,omitempty"`
 	ExpiresIn Duration `json:"expires_in,omitempty"`
 	Change
 }
@@ -111,6 +116,8 @@ type Key struct {
 	Project string  `json:"project"`
 	Name    string  `json:"name"`
 	Scopes  []Scope `json:"scopes"`
+	// Null: the key is for the whole project.
+	EndpointID string `json:"endpoint_id" api:"null"`
 	// End of the key's text.
 	Hint      string    `json:"hint"`
 	CreatedAt time.Time `json:"created_at"`

@@ -17,11 +17,10 @@ func TestViewLink(t *testing.T) {
 		two := b.join("two")
 		ep := b.endpoint(control.EndpointChange{})
 		link := func(life time.Duration) (string, control.ViewLink) {
-			token, link, err := b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{
+			made := must(b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{
 				ExpiresIn: &life, Resend: true, Embed: []string{"https://portal.example"}, Language: "en",
-			}, operator)
-			b.ok(err)
-			return token, link
+			}, operator))
+			return made.Token, made.ViewLink
 		}
 		opened := func(token string) error {
 			link, err := two.engine.OpenViewLink(b.Context(), token)
@@ -51,7 +50,7 @@ func TestViewLink(t *testing.T) {
 		b.fails("a link after the revocation", opened(token), nil)
 		b.ok(b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator))
 		b.fails("of a deleted endpoint", opened(token), store.ErrNotFound)
-		_, _, err = b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{}, operator)
+		_, err = b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{}, operator)
 		b.fails("a link to it", err, store.ErrNotFound)
 		_, err = b.engine.OpenViewLink(b.Context(), token[1:])
 		b.fails("a changed token", err, store.ErrNotFound)
@@ -73,12 +72,12 @@ func TestViewLinkRefused(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		ep := b.endpoint(control.EndpointChange{})
 		for _, life := range []time.Duration{-1, 0, time.Minute - 1, control.MaxLinkLife + 1} {
-			_, _, err := b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{
+			_, err := b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{
 				ExpiresIn: &life, Embed: []string{"https://a.example", "*"}, Language: "fr",
 			}, operator)
 			b.is("fields", len(b.wrongFields(err)), 3)
 		}
-		_, _, err := b.engine.CreateViewLink(b.Context(), project, ep.ID,
+		_, err := b.engine.CreateViewLink(b.Context(), project, ep.ID,
 			control.ViewLinkRequest{Embed: make([]string, 11)}, operator)
 		b.is("fields", len(b.wrongFields(err)), 1)
 		page := must(b.db.Audit(b.Context(), project, store.AuditFilter{Object: ep.ID, Limit: 100}))

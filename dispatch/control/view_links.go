@@ -62,39 +62,52 @@ type ViewLinkRequest struct {
 	Invalid  []store.FieldError
 }
 
-// CreateViewLink returns the token of a new link to the callbacks of an endpoint, and the link. The audit
-// records the link without its token. Its error is store.ErrNotFound for an unknown endpoint.
+// A NewViewLink is a new link with its token.
+type NewViewLink struct {
+	ViewLink
+	Token string
+}
+
+// CreateViewLink creates a link to the callbacks of an endpoint. The audit records the link without its token.
+// Its error is store.ErrNotFound for an unknown endpoint.
 func (ct *Controller) CreateViewLink(ctx context.Context, project, endpoint string, r ViewLinkRequest,
-	by store.Actor) (token string, link ViewLink, err error) {
+	by store.Actor) (NewViewLink, error) {
+	fail := func(err error) (NewViewLink, error) {
+		return NewViewLink{}, fmt.Errorf("create view link: %w", err)
+	}
 	f := accept.Findings(slices.Clone(r.Invalid))
 	r.check(&f)
 	checkReason(by, &f)
 	if len(f) > 0 {
-		return "", link, f.Err()
+		return NewViewLink{}, f.Err()
 	}
 	ep, err := ct.o.Store.Endpoint(ctx, project, endpoint)
 	if err != nil {
-		return "", link, fmt.Errorf("create view link: %w", err)
+		return fail(err)
 	}
 	life := DefaultLinkLife
 	if r.ExpiresIn != nil {
 		life = *r.ExpiresIn
 	}
-	link = ViewLink{
+	link := NewViewLink{ViewLink: ViewLink{
 		Project: project, EndpointID: ep.ID, ExpiresAt: ct.clock.Now() + life.Milliseconds(),
 		Version: ep.LinkVersion, Resend: r.Resend, Embed: r.Embed, Language: r.Language,
-	}
-	token, err = ct.sealViewLink(ctx, &link)
+	}}
+	aead, err := ct.linkCipher(ctx)
 	if err != nil {
-		return "", link, fmt.Errorf("create view link: %w", err)
+		return fail(err)
+	}
+	link.Token, err = sealViewLink(aead, &link.ViewLink)
+	if err != nil {
+		return fail(err)
 	}
 	made, err := json.Marshal(map[string]any{
 		"expires_at": clock.Instant(link.ExpiresAt), "resend": link.Resend, "embed": link.Embed,
 	})
 	if err != nil {
-		return "", link, fmt.Errorf("create view link: %w", err)
+		return fail(err)
 	}
-	return token, link, ct.audit(ctx, project, "endpoint.view_link", ep.ID, string(made), by)
+	return link, ct.audit(ctx, project, "endpoint.view_link", ep.ID, string(made), by)
 }
 
 // check records the invalid fields of the request.
@@ -197,14 +210,7 @@ func (ct *Controller) linkCipher(ctx context.Context) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-func (ct *Controller) sealViewLink(ctx context.Context, link *ViewLink) (string, error) {
-	aead, err := ct.linkCipher(ctx)
-	if err != nil {
-		return "", err
-	}
-	return sealViewLink(aead, link)
-}
-
+// sealViewLink returns the token of a link.
 func sealViewLink(aead cipher.AEAD, link *ViewLink) (string, error) {
 	text, err := json.Marshal(link)
 	if err != nil {

@@ -32,8 +32,12 @@ type Options struct {
 	AdminKey string
 	// Guesses slows down callers that try keys. Nil: the API makes its own. RequestsPerSecond is the maximum
 	// rate of each key, including the admin key. Zero: no limit.
-	Guesses           *query.Guesses
+	Guesses *query.Guesses
+	// Merchants limits the keys of one endpoint. Nil: the API makes its own.
+	Merchants         *query.MerchantLimits
 	RequestsPerSecond int
+	// PublicURL is the URL that browsers use. If it is empty, the links that the API makes are paths.
+	PublicURL string
 	// Logger gets the errors that become a 500. Nil: they are not logged.
 	Logger *slog.Logger
 	// Tracer records the requests that accept callbacks. Nil: nothing is recorded.
@@ -69,6 +73,9 @@ func New(o Options) (*API, error) {
 	if o.Guesses == nil {
 		o.Guesses = new(query.Guesses)
 	}
+	if o.Merchants == nil {
+		o.Merchants = query.NewMerchantLimits()
+	}
 	rates := query.NewRates(o.RequestsPerSecond)
 	return &API{
 		Options: o, keyHash: sha256.Sum256([]byte(o.AdminKey)), rates: rates, budgets: newBodyBudgets(),
@@ -82,17 +89,23 @@ type handler func(ctx context.Context, c *gin.Context, who caller) error
 // longTimeout limits the calls that read everything.
 const longTimeout = 15 * time.Minute
 
-// serve authenticates a request, checks the scope of its key, and calls h with a timeout.
-func (a *API) serve(scope store.Scope, h handler, timeout time.Duration) gin.HandlerFunc {
+// serve authenticates a request, checks the scope of its key, and calls h with a timeout. own replaces h for
+// a key of one endpoint.
+func (a *API) serve(scope store.Scope, h handler, own ownHandler, timeout time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
 		defer cancel()
 		who, err := a.authenticate(ctx, c)
-		if err == nil && !who.Allows(scope) {
+		serve := h
+		switch {
+		case err != nil:
+		case who.OfEndpoint():
+			serve, err = a.admitOwn(who, own)
+		case !who.Allows(scope):
 			err = missingScope(scope)
 		}
 		if err == nil {
-			err = a.withBudget(ctx, c, who, h)
+			err = a.withBudget(ctx, c, who, serve)
 		}
 		if err != nil {
 			a.fail(c, err)
@@ -132,7 +145,7 @@ func (a *API) serveLong(scope store.Scope, h handler, timeout time.Duration) gin
 			return err
 		}
 		return h(ctx, c, who)
-	}, timeout)
+	}, ownHandler{}, timeout)
 }
 
 // fail responds with the problem of an error.

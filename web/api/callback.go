@@ -125,15 +125,24 @@ func (a *API) editCallback(ctx context.Context, c *gin.Context, who caller, id s
 	return a.replyCallback(c, http.StatusOK)(a.Engine.Edit(ctx, who.Project, id, e, who.By(r.Reason)))
 }
 
-// attempts handles GET /v1/callbacks/{id}/attempts, newest first. Its cursors are only valid for the same
-// callback.
+// attempts handles GET /v1/callbacks/{id}/attempts, newest first.
 func (a *API) attempts(ctx context.Context, c *gin.Context, who caller, id string) error {
+	read := func(ctx context.Context, id string, before, limit int) ([]store.Attempt, error) {
+		return a.Store.Attempts(ctx, who.Project, id, before, limit)
+	}
+	return a.listAttempts(ctx, c, who, id, read)
+}
+
+// listAttempts responds with a page of attempts that read returns. Its cursors are only valid for the same
+// callback.
+func (a *API) listAttempts(ctx context.Context, c *gin.Context, who caller, id string,
+	read func(ctx context.Context, id string, before, limit int) ([]store.Attempt, error)) error {
 	parse := func(q *query.Values) reader[store.Attempt] {
 		if after, err := q.Cursors.Decode(query.ListAttempts, q.Get("cursor")); err == nil && after.ID != id {
 			q.Add("cursor", query.ErrCursor.Error())
 		}
-		return func(ctx context.Context, who caller, after store.Cursor, limit int) ([]store.Attempt, error) {
-			return a.Store.Attempts(ctx, who.Project, id, int(after.DueAt), limit)
+		return func(ctx context.Context, _ caller, after store.Cursor, limit int) ([]store.Attempt, error) {
+			return read(ctx, id, int(after.DueAt), limit)
 		}
 	}
 	at := func(x *store.Attempt) store.Cursor { return store.Cursor{DueAt: int64(x.Number), ID: id} }
@@ -189,6 +198,12 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller, id string
 	if err != nil {
 		return err
 	}
+	a.payloadText(c, id, p)
+	return nil
+}
+
+// payloadText responds with the bytes of a payload.
+func (a *API) payloadText(c *gin.Context, id string, p store.Payload) {
 	contentType := "text/plain"
 	if utf8.Valid(p.Body) {
 		contentType = "text/plain; charset=utf-8"
@@ -199,7 +214,6 @@ func (a *API) payload(ctx context.Context, c *gin.Context, who caller, id string
 		h.Set(client.MaskedHeader, "card-numbers")
 	}
 	a.text(c, contentType, p.Body)
-	return nil
 }
 
 // text responds with bytes that a browser must not treat as HTML.
@@ -274,16 +288,27 @@ func readList(q *query.Values, now int64) (f listRequest, err error) {
 
 // list handles GET /v1/callbacks.
 func (a *API) list(ctx context.Context, c *gin.Context, who caller) error {
-	now := a.Engine.Now()
 	q, err := a.listQuery(ctx, c, who)
 	if err != nil {
 		return err
 	}
+	read := func(ctx context.Context, f *query.Filter) (store.Page, error) {
+		return a.page(ctx, who.Project, f)
+	}
+	return a.listBy(ctx, c, q, read)
+}
+
+// listBy responds with the page of callbacks that read returns.
+func (a *API) listBy(
+	ctx context.Context, c *gin.Context, q *query.Values,
+	read func(context.Context, *query.Filter) (store.Page, error),
+) error {
+	now := a.Engine.Now()
 	f, err := readList(q, now)
 	if err != nil {
 		return err
 	}
-	page, err := a.page(ctx, who.Project, &f.Filter)
+	page, err := read(ctx, &f.Filter)
 	if err != nil {
 		return err
 	}

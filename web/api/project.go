@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -141,7 +142,8 @@ func (a *API) listKeys() handler {
 func keyOf(k *store.Key) client.Key {
 	return client.Key{
 		ID: store.KeyPrefix + k.ID, Project: k.Project, Name: k.Name,
-		Scopes: each(k.Scopes, func(s *store.Scope) client.Scope { return client.Scope(*s) }), Hint: k.Hint,
+		Scopes:     each(k.Scopes, func(s *store.Scope) client.Scope { return client.Scope(*s) }),
+		EndpointID: prefixed(store.EndpointPrefix, k.EndpointID), Hint: k.Hint,
 		CreatedAt: moment(k.CreatedAt), ExpiresAt: moment(k.ExpiresAt), RevokedAt: moment(k.RevokedAt),
 		LastUsedAt: moment(k.LastUsedAt),
 	}
@@ -156,6 +158,15 @@ func (a *API) createKey(ctx context.Context, c *gin.Context, who caller) error {
 	asked := control.KeyRequest{Name: r.Name, ExpiresIn: length(r.ExpiresIn), Invalid: d.invalid}
 	for _, scope := range r.Scopes {
 		asked.Scopes = append(asked.Scopes, string(scope))
+	}
+	if r.Endpoint != "" {
+		ep, err := a.endpointNamed(ctx, who.Project, r.Endpoint)
+		if errors.Is(err, store.ErrNotFound) {
+			return invalid("endpoint", "is not an endpoint of this project")
+		} else if err != nil {
+			return err
+		}
+		asked.EndpointID = ep.ID
 	}
 	k, text, err := a.Engine.CreateKey(ctx, who.Project, asked, who.By(r.Reason))
 	if err != nil {

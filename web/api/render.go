@@ -261,10 +261,11 @@ func appendTiers(b []byte, tiers []time.Duration) []byte {
 	return append(b, ']')
 }
 
-// policy writes the name of a policy, or the policy as an object that a request can have.
+// policy writes the name of a policy, or the policy as an object that a request can have. It writes null for
+// a policy that a merchant must not see.
 func (o *jsonObject) policy(p *store.Policy) {
-	if p.Name != "" {
-		o.str("policy", p.Name)
+	if p.Name != "" || p.Timeout == 0 {
+		o.orNull("policy", p.Name)
 		return
 	}
 	c := policyChoiceOf(&store.PolicyChoice{Given: p})

@@ -39,9 +39,10 @@ func (a *API) Routes() []Route {
 		{"GET", "/openapi.yaml", "", a.openapi}, {"GET", docsPath, "", docs},
 		{"GET", docsPath + "/*file", "", docs},
 	}
+	own := a.ownHandlers()
 	for _, r := range a.rows() {
 		method, path, _ := strings.Cut(r.name, " ")
-		serve := a.serve(r.scope, r.h, a.Timeout)
+		serve := a.serve(r.scope, r.h, own[r.name], a.Timeout)
 		if r.timeout > 0 {
 			serve = a.serveLong(r.scope, r.h, r.timeout)
 		}
@@ -96,6 +97,9 @@ func (a *API) rows() []row {
 		{operate, "POST /v1/endpoints/:id/test", changeOne(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},
 		{admin, "GET /v1/endpoints/:id/secret", withID(ep, a.endpointSecret), 0},
 		{admin, "POST /v1/endpoints/:id/rotate_secret", withID(ep, a.rotateEndpointSecret), 0},
+		{operate, "POST /v1/endpoints/:id/view_link", withID(ep, a.createViewLink), 0},
+		{operate, "POST /v1/endpoints/:id/view_link/revoke",
+			changeOne(a, ep, ok, a.Engine.RevokeViewLinks, a.endpointOf), 0},
 
 		{read, "GET /v1/lanes", a.listLanes, 0},
 		{operate, "POST " + lanePath + "pause", withID(byLane, pauseLane), 0},

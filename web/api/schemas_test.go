@@ -107,6 +107,7 @@ var schemas = []schema{
 	{of: client.EndpointResult{}},
 	{of: client.LaneLimits{}, request: true},
 	{of: client.KeyRequest{}, request: true},
+	{of: client.ViewLinkRequest{}, request: true}, {of: client.ViewLink{}},
 	{of: client.NewKey{}},
 	{of: client.Stats{}},
 	{of: client.ReencryptRequest{}, request: true},

@@ -247,7 +247,7 @@ func (e *engine) CursorKey(context.Context) ([]byte, error) {
 	return bytes.Repeat([]byte("k"), 32), e.keyErr
 }
 
-// Authenticate accepts the keys dk_PROJECT_SCOPE.
+// Authenticate accepts the keys dk_PROJECT_SCOPE, and dk_PROJECT_own-SCOPE of the endpoint.
 func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -256,12 +256,19 @@ func (e *engine) Authenticate(_ context.Context, text string) (store.Key, error)
 		return store.Key{}, e.authErr
 	}
 	parts := strings.Split(text, "_")
-	if len(parts) != 3 || !slices.Contains(store.Scopes[:], store.Scope(parts[2])) {
+	if len(parts) != 3 {
 		return store.Key{}, store.ErrNotFound
 	}
-	return store.Key{
-		ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(parts[2])},
-	}, nil
+	scope, own := strings.CutPrefix(parts[2], "own-")
+	k := store.Key{ID: bareKey, Name: "till", Project: parts[1], Scopes: []store.Scope{store.Scope(scope)}}
+	known := store.Scopes[:]
+	if own {
+		k.EndpointID, known = bareEndpoint, store.EndpointScopes[:]
+	}
+	if !slices.Contains(known, k.Scopes[0]) {
+		return store.Key{}, store.ErrNotFound
+	}
+	return k, nil
 }
 
 func (e *engine) Accept(

@@ -60,6 +60,7 @@ type world struct {
 	Reencrypted control.Reencryption
 	Rebuilt     index.RebuildReport
 	Lane        store.Lane
+	Link        control.NewViewLink
 	Project     store.Project
 	Counts      store.Counts
 	Books       store.Reconciliation
@@ -152,7 +153,8 @@ func newWorld(t testing.TB, name string) *engine {
 
 func newFullWorld(t testing.TB) world {
 	t.Helper()
-	w := world{Presets: somePresets(), Payload: store.Payload{Body: []byte(`{ "a":1 }<script>`)}}
+	w := world{Presets: somePresets(), Payload: store.Payload{Body: []byte(`{ "a":1 }<script>`)},
+		Link: control.NewViewLink{Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: nowMS}}}
 	w.change(t, worldText()["full"])
 	return w
 }

@@ -33,6 +33,9 @@ var (
 		"wait as long as Retry-After says")
 	// ErrRate: the key makes more requests per second than the settings allow. Wrap it in Later.
 	ErrRate = errors.New("too many requests per second with this key; wait as long as Retry-After says")
+	// ErrResends: a merchant sends callbacks again more often than the limits allow. Wrap it in Later.
+	ErrResends = errors.New("a callback can be sent again once a minute, and an endpoint's callbacks thirty " +
+		"times a minute; wait as long as Retry-After says")
 	// ErrForbidden: the key is valid and has no permission for this call. Wrap it with what the call needs;
 	// the whole text is visible to the caller.
 	ErrForbidden = errors.New("permission denied")
@@ -84,6 +87,7 @@ func rows() []row {
 		{ErrUnauthorized, http.StatusUnauthorized, "unauthorized", 0, ""},
 		{ErrGuesses, tooMany, "too_many_guesses", 1, ""},
 		{ErrRate, tooMany, "rate_limited", 1, ""},
+		{ErrResends, tooMany, "resend_limited", 1, ""},
 		{ErrForbidden, http.StatusForbidden, "forbidden", 0, ""},
 		{
 			store.ErrNeedsAdmin, http.StatusForbidden, "forbidden", 0,

@@ -23,7 +23,11 @@ type Caller struct {
 // Root reports whether the caller has the admin key of the settings.
 func (c Caller) Root() bool { return c.Key == nil }
 
-// Allows reports whether the caller's key has a scope.
+// OfEndpoint reports whether the caller has a key of one endpoint. It reaches nothing but the callbacks of
+// the endpoint: see Merchant.
+func (c Caller) OfEndpoint() bool { return c.Key != nil && c.Key.EndpointID != "" }
+
+// Allows reports whether the caller's key has a scope in its whole project.
 func (c Caller) Allows(s store.Scope) bool { return c.Key == nil || c.Key.Allows(s) }
 
 // By returns the caller as the audit log names it. The name includes the id, because two keys may have the

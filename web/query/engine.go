@@ -64,6 +64,12 @@ type Engine interface {
 	StopSending(ctx context.Context, until int64, by store.Actor) (store.Stop, error)
 	SendingStop(ctx context.Context) (store.Stop, error)
 
+	// CreateViewLink creates a link to the callbacks of an endpoint. RevokeViewLinks ends all links to them.
+	CreateViewLink(
+		ctx context.Context, project, endpoint string, r control.ViewLinkRequest, by store.Actor,
+	) (control.NewViewLink, error)
+	RevokeViewLinks(ctx context.Context, project, id string, by store.Actor) (store.Endpoint, error)
+
 	// CreateKey also returns the key's text. No other method returns it.
 	CreateKey(
 		ctx context.Context, project string, r control.KeyRequest, by store.Actor,

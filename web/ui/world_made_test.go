@@ -28,6 +28,10 @@ func (s calledEngine) CreateSchedule(ctx context.Context, a1 string, a2 control.
 	return ask1[store.Schedule](ctx, s.recorder, "CreateSchedule", a1, a2, a3)
 }
 
+func (s calledEngine) CreateViewLink(ctx context.Context, a1 string, a2 string, a3 control.ViewLinkRequest, a4 store.Actor) (control.NewViewLink, error) {
+	return ask1[control.NewViewLink](ctx, s.recorder, "CreateViewLink", a1, a2, a3, a4)
+}
+
 func (s calledEngine) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
 	return ask0(ctx, s.recorder, "DeleteEndpoint", a1, a2, a3)
 }
@@ -114,6 +118,10 @@ func (s calledEngine) RevealSecret(ctx context.Context, a1 string, a2 control.Se
 
 func (s calledEngine) RevokeKey(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
 	return ask0(ctx, s.recorder, "RevokeKey", a1, a2, a3)
+}
+
+func (s calledEngine) RevokeViewLinks(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Endpoint, error) {
+	return ask1[store.Endpoint](ctx, s.recorder, "RevokeViewLinks", a1, a2, a3)
 }
 
 func (s calledEngine) RunSchedule(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {

@@ -1,0 +1,202 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
+)
+
+// ownRoutes are the routes that a key of one endpoint may call, with the scope that it needs. The test repeats
+// this table and does not read it from the code under test.
+var ownRoutes = map[string]store.Scope{
+	"GET /v1/callbacks": "read", "GET /v1/callbacks/:id": "read", "GET /v1/callbacks/:id/attempts": "read",
+	"GET /v1/callbacks/:id/payload": "read", "GET /v1/callbacks/:id/evidence": "read",
+	"POST /v1/callbacks/:id/retry": "resend",
+}
+
+// ownKey creates a key of one endpoint, and returns its header.
+func (f testAPI) ownKey(t *testing.T, endpoint, scope string) []string {
+	t.Helper()
+	made := f.call(t, 201, "POST", "/v1/keys", fmt.Sprintf(
+		`{"name":"merchant","scopes":[%q],"endpoint":%q}`, scope, endpoint))
+	return []string{"Authorization", "Bearer " + made["key"].(string)}
+}
+
+// TestEveryRouteWithAKeyOfOneEndpoint calls every route with keys of one endpoint, with the ids of its own
+// project. A route that is not in ownRoutes refuses them before it calls the engine.
+func TestEveryRouteWithAKeyOfOneEndpoint(t *testing.T) {
+	t.Parallel()
+	allowed := 0
+	for _, r := range routes(t) {
+		for _, scope := range store.EndpointScopes {
+			e := fullEngine()
+			e.has.Callback.EndpointID = bareEndpoint
+			rec := newTestAPI(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", "own-"+scope)...)
+			needs, own := ownRoutes[name(r)]
+			switch {
+			case !own:
+				wantProblem(t, rec, 403, "forbidden")
+				if len(e.calls) > 0 {
+					t.Errorf("%s with %s calls %q", name(r), scope, e.calls)
+				}
+			case needs == store.ScopeResend && scope == store.ScopeRead:
+				wantProblem(t, rec, 403, "forbidden")
+			default:
+				allowed++
+				if rec.Code != 200 {
+					t.Errorf("%s with %s: %d %s", name(r), scope, rec.Code, rec.Body)
+				}
+			}
+		}
+	}
+	if allowed != 2*len(ownRoutes)-1 {
+		t.Errorf("%d calls are allowed", allowed)
+	}
+}
+
+// TestAKeyOfOneEndpointSeesNothingElse checks that the callbacks of another
+// endpoint, of a plain URL and of another project are not found, and that its own lack internals.
+func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newEngineAPI(t, new(receiver))
+	accept := func(body string, header ...string) string {
+		return f.call(t, 202, "POST", "/v1/callbacks", body, header...)["id"].(string)
+	}
+	endpoint := func(name string) string {
+		made := f.call(t, 201, "POST", "/v1/endpoints",
+			fmt.Sprintf(`{"external_id":%q,"url":"https://own.example/?t=hunter2"}`, name))
+		return made["id"].(string)
+	}
+	mine, other := endpoint("mine"), endpoint("other")
+	own := accept(`{"endpoint":"mine","payload":1,"delay":"1h","ref":"shared","lock_key":"hidden-lock",
+		"labels":{"channel":"hidden-label"},"headers":{"X-Hidden":"hidden-header"},"policy":"short",
+		"success":"body-ok"}`)
+	poll := f.call(t, 202, "POST", "/v1/polls", `{"ref":"shared","request":{"endpoint":"mine"},"delay":"1h",
+		"until":{"success":[{"status":[200]}]}}`)["id"].(string)
+	b := f.newProject(t, "b")
+	foreign := []string{
+		poll, accept(`{"endpoint":"other","payload":1,"delay":"1h","ref":"shared"}`),
+		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`),
+		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`, b...), oneID,
+	}
+	for _, id := range foreign {
+		key := f.ownKey(t, mine, "resend") // one key makes 20 requests at once
+		missing := f.do("GET", "/v1/callbacks/"+oneID, "", key...).Body.String()
+		for route := range ownRoutes {
+			method, path, _ := strings.Cut(strings.Replace(route, ":id", id, 1), " ")
+			if !strings.Contains(path, id) {
+				continue
+			}
+			rec := f.do(method, path, "{}", key...)
+			wantProblem(t, rec, 404, "not_found")
+			if rec.Body.String() != missing {
+				t.Errorf("%s: %s, but %s for an id that does not exist", route, rec.Body, missing)
+			}
+		}
+	}
+	key := f.ownKey(t, mine, "resend")
+	for _, query := range []string{"", "?ref=shared", "?state=scheduled", "?format=csv", "?limit=1"} {
+		got := f.do("GET", "/v1/callbacks"+query, "", key...).Body.String()
+		if !strings.Contains(got, own) || strings.Contains(got, "hidden") || strings.Contains(got, "hunter2") {
+			t.Errorf("%s: %s", query, got)
+		}
+		if slices.ContainsFunc(foreign, func(id string) bool { return strings.Contains(got, id) }) {
+			t.Errorf("%s has callbacks of others: %s", query, got)
+		}
+	}
+	for _, path := range []string{"", "/attempts"} {
+		got := f.do("GET", "/v1/callbacks/"+own+path, "", key...)
+		if got.Code != 200 || strings.Contains(got.Body.String(), "hidden") {
+			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		}
+	}
+	for _, probe := range []string{
+		"lock_key=hidden-lock", "label.channel=hidden-label", "lane=" + mine, "kind=poll", "min_attempts=1",
+		"endpoint=" + other, "reason=requested", "order=due", "overdue=true", "unknown=1",
+	} {
+		wantProblem(t, f.do("GET", "/v1/callbacks?"+probe, "", key...), 422, "invalid")
+	}
+	if rec := f.do("DELETE", "/v1/endpoints/"+mine, ""); rec.Code != 204 {
+		t.Fatalf("delete: %d %s", rec.Code, rec.Body)
+	}
+	wantProblem(t, f.do("GET", "/v1/callbacks", "", key...), 404, "not_found")
+}
+
+// TestAKeyOfOneEndpointSendsAgain checks what retry allows, and its limits.
+func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
+	t.Parallel()
+	f := newEngineAPI(t, new(receiver))
+	f.call(t, 201, "POST", "/v1/endpoints", `{"external_id":"mine","url":"https://own.example/"}`)
+	key := f.ownKey(t, "mine", "resend")
+	accept := func() string {
+		return f.call(t, 202, "POST", "/v1/callbacks", `{"endpoint":"mine","payload":1}`)["id"].(string)
+	}
+	retry := func(id, body string) *httptest.ResponseRecorder {
+		return f.do("POST", "/v1/callbacks/"+id+"/retry", body, key...)
+	}
+	succeeded := func(id string) {
+		t.Helper()
+		testserver.Until(t, id+" is succeeded", func() bool {
+			return f.call(t, 200, "GET", "/v1/callbacks/"+id, "")["state"] == "succeeded"
+		})
+	}
+	first := accept()
+	succeeded(first)
+	for _, body := range []string{`{"ladder":"restart"}`, `{"url":"https://elsewhere.example/"}`} {
+		wantProblem(t, retry(first, body), 422, "invalid")
+	}
+	if rec := retry(first, `{"ladder":"once","reason":"lost"}`); rec.Code != 200 {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	succeeded(first)
+	rec := retry(first, "{}")
+	wantProblem(t, rec, 429, "resend_limited")
+	if rec.Header().Get("Retry-After") != "60" {
+		t.Errorf("Retry-After: %q", rec.Header().Get("Retry-After"))
+	}
+	canceled := f.call(t, 202, "POST", "/v1/callbacks",
+		`{"endpoint":"mine","payload":1,"delay":"1h"}`)["id"].(string)
+	f.call(t, 200, "POST", "/v1/callbacks/"+canceled+"/cancel", "{}")
+	wantProblem(t, retry(canceled, "{}"), 409, "terminal")
+	entries := f.do("GET", "/v1/audit", "").Body.String()
+	if !strings.Contains(entries, `"actor":"merchant (key_`) || !strings.Contains(entries, `"reason":"lost"`) {
+		t.Errorf("the audit: %s", entries)
+	}
+}
+
+// TestMerchantsAreSlowed checks the limit of requests of one key of one endpoint.
+func TestMerchantsAreSlowed(t *testing.T) {
+	t.Parallel()
+	f := newTestAPI(t, fullEngine())
+	codes := make(map[int]int)
+	for range 40 {
+		codes[f.do("GET", "/v1/callbacks", "", bearer("b", "own-read")...).Code]++
+	}
+	if codes[200] < 20 || codes[429] == 0 || codes[200]+codes[429] != 40 {
+		t.Errorf("codes %v", codes)
+	}
+}
+
+// TestViewLink checks the request and the response of a link.
+func TestViewLink(t *testing.T) {
+	t.Parallel()
+	f := newEngineAPI(t, new(receiver))
+	made := f.call(t, 201, "POST", "/v1/endpoints", `{"external_id":"mine","url":"https://own.example/"}`)
+	path := "/v1/endpoints/" + made["id"].(string) + "/view_link"
+	link := f.call(t, 200, "POST", path, `{"expires_in":"7d","resend":true,"embed":["https://p.example"]}`)
+	if url := link["url"].(string); !strings.HasPrefix(url, query.ViewRoot+"/") || len(url) < 100 {
+		t.Errorf("without public_url: %v", link)
+	}
+	for body, field := range map[string]string{
+		`{"expires_in":"91d"}`: "expires_in", `{"expires_in":"1s"}`: "expires_in", `{"language":"fr"}`: "language",
+		`{"embed":["https://p.example/x"]}`: "embed[0]", `{"embed":["*"]}`: "embed[0]", `{"resend":1}`: "resend",
+	} {
+		f.refused(t, []string{field}, "POST", path, body)
+	}
+}

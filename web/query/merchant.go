@@ -1,0 +1,200 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+)
+
+// ViewRoot is the path prefix of the pages of merchants. The token of a link follows it.
+const ViewRoot = "/view"
+
+// A Merchant is the view of a caller that may see one endpoint alone: by a link, or by a key of the endpoint.
+// Everything that such a caller reads or does passes through it. A callback of another endpoint or project
+// is store.ErrNotFound, and so is a poll: what the sender asks an upstream is no notification of a merchant.
+//
+// Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer, success
+// rule, and of the policy all but the tiers. Values of the URL's query are masked.
+type Merchant struct {
+	Engine   Engine
+	Store    Store
+	Limits   *MerchantLimits
+	Project  string
+	Endpoint store.Endpoint
+}
+
+// List returns a page of the endpoint's callbacks. It ignores the conditions of f that are internal to the
+// sender.
+func (m *Merchant) List(ctx context.Context, f store.Filter) (store.Page, error) {
+	page, err := m.Store.List(ctx, m.Project, store.Filter{
+		EndpointID: m.Endpoint.ID, Kind: store.Notify, States: f.States, Topic: f.Topic, Ref: f.Ref,
+		Class: f.Class, Status: f.Status, From: f.From, To: f.To, Now: f.Now, Limit: f.Limit, After: f.After,
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	page.Callbacks = slices.Clone(page.Callbacks)
+	for i := range page.Callbacks {
+		page.Callbacks[i] = m.redacted(page.Callbacks[i])
+	}
+	return page, nil
+}
+
+// Get returns a callback of the endpoint.
+func (m *Merchant) Get(ctx context.Context, id string) (store.Callback, error) {
+	c, err := m.own(ctx, id)
+	if err != nil {
+		return store.Callback{}, err
+	}
+	return m.redacted(c), nil
+}
+
+// own reads a callback, or returns store.ErrNotFound if it is not the endpoint's.
+func (m *Merchant) own(ctx context.Context, id string) (store.Callback, error) {
+	c, err := m.Store.Get(ctx, m.Project, id)
+	if err != nil {
+		return store.Callback{}, err
+	}
+	if c.EndpointID != m.Endpoint.ID || m.Endpoint.ID == "" || c.Kind != store.Notify {
+		return store.Callback{}, store.ErrNotFound
+	}
+	return c, nil
+}
+
+// redacted returns a callback without what is internal to the sender.
+func (m *Merchant) redacted(c store.Callback) store.Callback {
+	c.URL = store.MaskURL(c.URL)
+	c.Project, c.Lane, c.LockKey, c.Strict, c.Labels, c.Headers = "", "", "", false, nil, nil
+	c.Policy = store.Policy{Tiers: c.Policy.Tiers, RepeatLast: c.Policy.RepeatLast}
+	c.Success, c.Signer, c.Version, c.DivertCount = store.Success{}, "", nil, 0
+	return c
+}
+
+// foreignErrors are the classes whose error texts describe the merchant's own server. Others may name hosts of
+// the sender, such as its name server or proxy.
+var foreignErrors = []store.Class{
+	store.ClassTLSCert, store.ClassTLSProto, store.ClassProtocol, store.ClassDecode,
+	store.ClassHeadersTooLarge, store.ClassRedirect,
+}
+
+// Attempts returns attempts of a callback, newest first, with numbers below before. Zero: all.
+func (m *Merchant) Attempts(ctx context.Context, id string, before, limit int) ([]store.Attempt, error) {
+	if _, err := m.own(ctx, id); err != nil {
+		return nil, err
+	}
+	attempts, err := m.Store.Attempts(ctx, m.Project, id, before, limit)
+	attempts = slices.Clone(attempts)
+	for i := range attempts {
+		a := &attempts[i]
+		if !slices.Contains(foreignErrors, a.Class) {
+			a.Error = ""
+		}
+		if a.Rule != nil {
+			rule := *a.Rule
+			rule.Name = ""
+			a.Rule = &rule
+		}
+		a.URL = store.MaskURL(a.URL)
+	}
+	return attempts, err
+}
+
+// Payload returns the payload of a callback.
+func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error) {
+	if _, err := m.own(ctx, id); err != nil {
+		return store.Payload{}, err
+	}
+	return m.Store.Payload(ctx, m.Project, id)
+}
+
+// Evidence returns the delivery report of a callback.
+func (m *Merchant) Evidence(ctx context.Context, id string) (string, error) {
+	if _, err := m.own(ctx, id); err != nil {
+		return "", err
+	}
+	return m.Engine.Evidence(ctx, m.Project, id)
+}
+
+// MayResend reports whether Resend may send the callback again in its state at now. The sender has withdrawn
+// a canceled one, and one that has stopped processes must be looked at first.
+func MayResend(c *store.Callback, now int64) bool {
+	switch c.StateAt(now) {
+	case store.Scheduled, store.Succeeded:
+		return !c.PayloadPurged
+	case store.Dead:
+		return !c.PayloadPurged && c.Reason != store.Poison
+	case store.Attempting, store.Canceled:
+	}
+	return false
+}
+
+// Resend sends a callback once more, or sends a scheduled one now. Its error is httperr.ErrResends over the
+// limits, store.ErrAttempting, store.ErrPayloadPurged, or store.ErrTerminal for a callback that may not be
+// sent again.
+func (m *Merchant) Resend(ctx context.Context, id string, by store.Actor) (store.Callback, error) {
+	c, err := m.own(ctx, id)
+	if err != nil {
+		return store.Callback{}, err
+	}
+	now := m.Engine.Now()
+	switch {
+	case MayResend(&c, now):
+	case c.StateAt(now) == store.Attempting:
+		return store.Callback{}, store.ErrAttempting
+	case c.PayloadPurged:
+		return store.Callback{}, store.ErrPayloadPurged
+	default:
+		return store.Callback{}, store.ErrTerminal
+	}
+	if wait := m.Limits.takeResend(m.Endpoint.ID, id); wait > 0 {
+		return store.Callback{}, httperr.Later(httperr.ErrResends, wait)
+	}
+	c, err = m.Engine.Retry(ctx, m.Project, id, control.RetryRequest{Ladder: store.Once}, by)
+	if err != nil {
+		return store.Callback{}, err
+	}
+	return m.redacted(c), nil
+}
+
+// Limits of merchants in one process. Requests come from links and from keys of one endpoint.
+const (
+	merchantRequests = 10              // requests per second of one link or key; twice as many at once
+	resendPause      = time.Minute     // between two resends of a callback
+	endpointResends  = 30              // resends of one endpoint at once
+	endpointPause    = 2 * time.Second // until another one after that
+)
+
+// MerchantLimits limit what merchants do in this process. They are safe for concurrent use.
+type MerchantLimits struct{ requests, callbacks, endpoints Rates }
+
+// NewMerchantLimits returns limits that nothing has used yet.
+func NewMerchantLimits() *MerchantLimits {
+	return &MerchantLimits{
+		requests: Rates{limit: bucketLimit{
+			every: time.Second / merchantRequests, burst: 2 * merchantRequests,
+		}},
+		callbacks: Rates{limit: bucketLimit{every: resendPause, burst: 1}},
+		endpoints: Rates{limit: bucketLimit{every: endpointPause, burst: endpointResends}},
+	}
+}
+
+// Take counts a request by a link or a key, or returns httperr.ErrRate with the wait.
+func (l *MerchantLimits) Take(id string) error {
+	if wait := l.requests.Take(id); wait > 0 {
+		return fmt.Errorf("merchant's view: %w", httperr.Later(httperr.ErrRate, wait))
+	}
+	return nil
+}
+
+// takeResend counts a resend of a callback, or returns how long it must wait.
+func (l *MerchantLimits) takeResend(endpoint, callback string) (wait time.Duration) {
+	if wait := l.endpoints.Take(endpoint); wait > 0 {
+		return wait
+	}
+	return l.callbacks.Take(callback)
+}
