@@ -48,6 +48,7 @@ var decoders = []struct{ reads, dir, fuzz string }{
 	{"ciphertexts", "dispatch/secret", "FuzzSealed"},
 	{"sealed headers", "dispatch/secret", "FuzzSealedHeaders"},
 	{"places of a re-encryption", "dispatch/control", "FuzzReencryptPlace"},
+	{"links to a merchant's page", "dispatch/control", "FuzzLinkToken"},
 	{"durations", "schedule", "FuzzDuration"},
 	{"tiers", "schedule", "FuzzTiers"},
 	{"cron specs", "schedule", "FuzzParseSpec"},

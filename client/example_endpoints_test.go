@@ -221,3 +221,21 @@ func ExampleClient_Reencrypt() {
 	}
 	// Output: left: 0 failed: 0
 }
+
+// The merchant opens the link without a key. It sees the callbacks of this endpoint alone.
+func ExampleClient_CreateViewLink() {
+	ep := newEndpoint("merchant-30")
+	link, err := c.CreateViewLink(ctx, ep.ID, client.ViewLinkRequest{ExpiresIn: "7d", Resend: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(time.Until(link.ExpiresAt).Round(time.Hour))
+	// Output: 168h0m0s
+}
+
+func ExampleClient_RevokeViewLinks() {
+	ep := newEndpoint("merchant-31")
+	_, err := c.RevokeViewLinks(ctx, ep.ID, "the link was published")
+	fmt.Println(err)
+	// Output: <nil>
+}

@@ -68,8 +68,8 @@ type NewViewLink struct {
 	Token string
 }
 
-// CreateViewLink creates a link to the callbacks of an endpoint. The audit records the link without its token.
-// Its error is store.ErrNotFound for an unknown endpoint.
+// CreateViewLink creates a link to the callbacks of an endpoint. The audit records the link without its
+// token. Its error is store.ErrNotFound for an unknown endpoint.
 func (ct *Controller) CreateViewLink(ctx context.Context, project, endpoint string, r ViewLinkRequest,
 	by store.Actor) (NewViewLink, error) {
 	fail := func(err error) (NewViewLink, error) {

@@ -21,7 +21,8 @@ import (
 )
 
 // useCursor is the use of the key that signs the cursors of lists, useAudit that of the key of the audit
-// chain, useLink that of the key of merchants' links. They are not among sign.Uses, so no caller can read or rotate them.
+// chain, useLink that of the key of merchants' links. They are not among sign.Uses, so no caller can read or
+// rotate them.
 const (
 	useCursor = "cursor"
 	useAudit  = "audit"

@@ -46,8 +46,8 @@ func (a *API) admitOwn(who caller, own ownHandler) (handler, error) {
 		return nil, missingScope(own.scope)
 	}
 	return func(ctx context.Context, c *gin.Context, who caller) error {
-		if err := a.Merchants.Take(who.KeyID()); err != nil {
-			return err
+		if wait := a.Merchants.Take(who.KeyID()); wait > 0 {
+			return httperr.Later(httperr.ErrRate, wait)
 		}
 		ep, err := a.Store.Endpoint(ctx, who.Project, who.Key.EndpointID)
 		if err != nil {
@@ -140,7 +140,11 @@ func (a *API) ownRetry(ctx context.Context, c *gin.Context, who caller, m *query
 	if err := d.err(); err != nil {
 		return err
 	}
-	return a.replyCallback(c, http.StatusOK)(m.Resend(ctx, id, who.By(r.Reason)))
+	cb, wait, err := m.Resend(ctx, id, who.By(r.Reason))
+	if wait > 0 {
+		return httperr.Later(httperr.ErrResends, wait)
+	}
+	return a.replyCallback(c, http.StatusOK)(cb, err)
 }
 
 // createViewLink handles POST /v1/endpoints/{id}/view_link.

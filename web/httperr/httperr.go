@@ -34,8 +34,8 @@ var (
 	// ErrRate: the key makes more requests per second than the settings allow. Wrap it in Later.
 	ErrRate = errors.New("too many requests per second with this key; wait as long as Retry-After says")
 	// ErrResends: a merchant sends callbacks again more often than the limits allow. Wrap it in Later.
-	ErrResends = errors.New("a callback can be sent again once a minute, and an endpoint's callbacks thirty " +
-		"times a minute; wait as long as Retry-After says")
+	ErrResends = errors.New("a callback can be sent again once a minute, and thirty callbacks of an " +
+		"endpoint at once; wait as long as Retry-After says")
 	// ErrForbidden: the key is valid and has no permission for this call. Wrap it with what the call needs;
 	// the whole text is visible to the caller.
 	ErrForbidden = errors.New("permission denied")

@@ -2,24 +2,22 @@ package query
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
-	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
 )
 
 // ViewRoot is the path prefix of the pages of merchants. The token of a link follows it.
 const ViewRoot = "/view"
 
 // A Merchant is the view of a caller that may see one endpoint alone: by a link, or by a key of the endpoint.
-// Everything that such a caller reads or does passes through it. A callback of another endpoint or project
-// is store.ErrNotFound, and so is a poll: what the sender asks an upstream is no notification of a merchant.
+// Everything that such a caller reads or does passes through it. A callback of another endpoint or project is
+// store.ErrNotFound, and so is a poll: what the sender asks an upstream is no notification.
 //
-// Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer, success
-// rule, and of the policy all but the tiers. Values of the URL's query are masked.
+// Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer,
+// success rule, and of the policy all but the tiers. Values of the URL's query are masked.
 type Merchant struct {
 	Engine   Engine
 	Store    Store
@@ -75,8 +73,8 @@ func (m *Merchant) redacted(c store.Callback) store.Callback {
 	return c
 }
 
-// foreignErrors are the classes whose error texts describe the merchant's own server. Others may name hosts of
-// the sender, such as its name server or proxy.
+// foreignErrors are the classes whose error texts describe the merchant's own server. Others may name hosts
+// of the sender, such as its name server or proxy.
 var foreignErrors = []store.Class{
 	store.ClassTLSCert, store.ClassTLSProto, store.ClassProtocol, store.ClassDecode,
 	store.ClassHeadersTooLarge, store.ClassRedirect,
@@ -133,32 +131,34 @@ func MayResend(c *store.Callback, now int64) bool {
 	return false
 }
 
-// Resend sends a callback once more, or sends a scheduled one now. Its error is httperr.ErrResends over the
-// limits, store.ErrAttempting, store.ErrPayloadPurged, or store.ErrTerminal for a callback that may not be
-// sent again.
-func (m *Merchant) Resend(ctx context.Context, id string, by store.Actor) (store.Callback, error) {
-	c, err := m.own(ctx, id)
+// Resend sends a callback once more, or sends a scheduled one now. A wait that is not zero means that nothing
+// was sent, because a limit was reached. Its errors include store.ErrAttempting, store.ErrPayloadPurged, and
+// store.ErrTerminal for a callback that may not be sent again.
+func (m *Merchant) Resend(
+	ctx context.Context, id string, by store.Actor,
+) (c store.Callback, wait time.Duration, err error) {
+	c, err = m.own(ctx, id)
 	if err != nil {
-		return store.Callback{}, err
+		return store.Callback{}, 0, err
 	}
 	now := m.Engine.Now()
 	switch {
 	case MayResend(&c, now):
 	case c.StateAt(now) == store.Attempting:
-		return store.Callback{}, store.ErrAttempting
+		return store.Callback{}, 0, store.ErrAttempting
 	case c.PayloadPurged:
-		return store.Callback{}, store.ErrPayloadPurged
+		return store.Callback{}, 0, store.ErrPayloadPurged
 	default:
-		return store.Callback{}, store.ErrTerminal
+		return store.Callback{}, 0, store.ErrTerminal
 	}
 	if wait := m.Limits.takeResend(m.Endpoint.ID, id); wait > 0 {
-		return store.Callback{}, httperr.Later(httperr.ErrResends, wait)
+		return store.Callback{}, wait, nil
 	}
 	c, err = m.Engine.Retry(ctx, m.Project, id, control.RetryRequest{Ladder: store.Once}, by)
 	if err != nil {
-		return store.Callback{}, err
+		return store.Callback{}, 0, err
 	}
-	return m.redacted(c), nil
+	return m.redacted(c), 0, nil
 }
 
 // Limits of merchants in one process. Requests come from links and from keys of one endpoint.
@@ -183,13 +183,8 @@ func NewMerchantLimits() *MerchantLimits {
 	}
 }
 
-// Take counts a request by a link or a key, or returns httperr.ErrRate with the wait.
-func (l *MerchantLimits) Take(id string) error {
-	if wait := l.requests.Take(id); wait > 0 {
-		return fmt.Errorf("merchant's view: %w", httperr.Later(httperr.ErrRate, wait))
-	}
-	return nil
-}
+// Take counts a request by a link or a key, or returns how long the request must wait.
+func (l *MerchantLimits) Take(id string) (wait time.Duration) { return l.requests.Take(id) }
 
 // takeResend counts a resend of a callback, or returns how long it must wait.
 func (l *MerchantLimits) takeResend(endpoint, callback string) (wait time.Duration) {

@@ -273,6 +273,7 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 	s := srv.Settings
 	masked := maskedDB{db, store.PanGuard(s.PanGuard)}
 	guesses := new(query.Guesses) // API and pages share it: a key opens both
+	merchants := query.NewMerchantLimits()
 	o := web.Options{
 		Listen: s.Listen, OpsListen: s.OpsListen, PublicURL: s.PublicURL, Pprof: s.Pprof, Health: srv.Engine,
 		TrustedProxies: s.TrustedProxies,
@@ -281,6 +282,7 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 	if s.Has(config.RoleAPI) {
 		handler, err := api.New(api.Options{
 			Engine: srv.Engine, Store: masked, AdminKey: s.AdminKey, Guesses: guesses,
+			Merchants: merchants, PublicURL: s.PublicURL,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log, Tracer: srv.tracer,
 		})
 		if err != nil {

@@ -16,17 +16,19 @@ import (
 
 // EndpointCommand has the commands for endpoints.
 type EndpointCommand struct {
-	Create       endpointCreate `cmd:"" help:"Create an endpoint: a receiver with its own secret, policy, headers and limits."`
-	List         endpointList   `cmd:"" help:"List endpoints, newest first."`
-	Get          endpointGet    `cmd:"" help:"Show one endpoint."`
-	Set          endpointSet    `cmd:"" help:"Change an endpoint. Only the given fields change."`
-	Put          endpointPut    `cmd:"" help:"Create or replace endpoints from a file, one per line, by their external ids."`
-	Delete       endpointDelete `cmd:"" help:"Delete an endpoint and cancel its open callbacks."`
-	Pause        endpointPause  `cmd:"" help:"Pause an endpoint. Callbacks are still accepted, but not sent."`
-	Resume       endpointResume `cmd:"" help:"Resume a paused endpoint."`
-	Test         endpointTest   `cmd:"" help:"Send a test callback to an endpoint. It is attempted once."`
-	Secret       endpointSecret `cmd:"" help:"Print what the receiver needs to verify signatures: the secret, or the public key of a key pair."`
-	RotateSecret endpointRotate `cmd:"" help:"Replace the secret of an endpoint. Both secrets sign for a while."`
+	Create       endpointCreate      `cmd:"" help:"Create an endpoint: a receiver with its own secret, policy, headers and limits."`
+	List         endpointList        `cmd:"" help:"List endpoints, newest first."`
+	Get          endpointGet         `cmd:"" help:"Show one endpoint."`
+	Set          endpointSet         `cmd:"" help:"Change an endpoint. Only the given fields change."`
+	Put          endpointPut         `cmd:"" help:"Create or replace endpoints from a file, one per line, by their external ids."`
+	Delete       endpointDelete      `cmd:"" help:"Delete an endpoint and cancel its open callbacks."`
+	Pause        endpointPause       `cmd:"" help:"Pause an endpoint. Callbacks are still accepted, but not sent."`
+	Resume       endpointResume      `cmd:"" help:"Resume a paused endpoint."`
+	Test         endpointTest        `cmd:"" help:"Send a test callback to an endpoint. It is attempted once."`
+	Secret       endpointSecret      `cmd:"" help:"Print what the receiver needs to verify signatures: the secret, or the public key of a key pair."`
+	RotateSecret endpointRotate      `cmd:"" help:"Replace the secret of an endpoint. Both secrets sign for a while."`
+	ViewLink     endpointViewLink    `cmd:"" help:"Create a link to the page of an endpoint for its merchant."`
+	RevokeLinks  endpointRevokeLinks `cmd:"" name:"revoke-view-links" help:"Revoke all links to the page of an endpoint for its merchant."`
 }
 
 // findEndpoint returns the request for an endpoint by its id or its external id. External ids cannot start

@@ -139,7 +139,8 @@ type KeyCommand struct {
 // keyCreate creates a key.
 type keyCreate struct {
 	Name      string   `in:"name" arg:"" help:"Name of the key, such as \"checkout service\"."`
-	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin" placeholder:"SCOPE" help:"Scope: send (submit callbacks and events), read (read everything but secrets), operate (read, and change callbacks, endpoints and lanes) or admin (all of these, and keys, secrets, projects and the index). Can be repeated."`
+	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin,resend" placeholder:"SCOPE" help:"Scope: send (submit callbacks and events), read (read everything but secrets), operate (read, and change callbacks, endpoints and lanes) or admin (all of these, and keys, secrets, projects and the index). With --endpoint: read or resend (read, and send callbacks again). Can be repeated."`
+	Endpoint  string   `in:"endpoint" placeholder:"ID" help:"Id or external id of an endpoint. The key then reaches only the callbacks of this endpoint. Default: the whole project."`
 	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"Lifetime of the key, such as 90d. Default: unlimited."`
 	reasonFlag
 	JSON bool `help:"Print the server's response as JSON; the key is in \"key\"."`
@@ -161,9 +162,13 @@ func (cmd *keyCreate) Run(c *session) error {
 		if !k.ExpiresAt.IsZero() {
 			end = "expires " + console.ClockTime(k.ExpiresAt)
 		}
-		fmt.Fprintf(c.Err, "%s  %s of project %s, scopes %s, %s\n"+
+		of := "project " + k.Project
+		if k.EndpointID != "" {
+			of = "endpoint " + k.EndpointID
+		}
+		fmt.Fprintf(c.Err, "%s  %s of %s, scopes %s, %s\n"+
 			"Save the key now: it is not shown again.\n",
-			k.ID, k.Name, k.Project, joined(k.Scopes, ", "), end)
+			k.ID, k.Name, of, joined(k.Scopes, ", "), end)
 		fmt.Fprintln(c.Out, k.Text)
 	})
 }
@@ -178,10 +183,18 @@ func (cmd *keyList) Run(c *session) error {
 	header, now := "id, name, scopes, last characters, created, last used, state", time.Now()
 	return list(c, cmd.listFlags, "/v1/keys", cmd, none, header, func(k *client.Key) []any {
 		return []any{
-			k.ID, console.Short(k.Name, 32), joined(k.Scopes, " "), "…" + k.Hint, ago(k.CreatedAt, now),
+			k.ID, console.Short(k.Name, 32), keyScopes(k), "…" + k.Hint, ago(k.CreatedAt, now),
 			agoOr(k.LastUsedAt, now, "never"), keyState(c, k, now),
 		}
 	})
+}
+
+// keyScopes formats the scopes of a key, and the endpoint that it is for.
+func keyScopes(k *client.Key) string {
+	if k.EndpointID != "" {
+		return joined(k.Scopes, " ") + " of " + k.EndpointID
+	}
+	return joined(k.Scopes, " ")
 }
 
 // keyState formats whether a key is valid, and until when.
