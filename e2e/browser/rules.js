@@ -645,10 +645,10 @@ const strangers = (words) => {
   const alike = new Set(words);
   const found = new Set();
   const look = (said, e) => {
-    // without URLs and the references of the scene
-    const text = said.replace(/https?:\S+/g, "").replace(/refund-\d+|order-\d+-\d+/g, "");
-    if (e.closest("[translate=no], pre, code, q, textarea")) return;
-    if (e.closest("[lang]").lang !== document.documentElement.lang) return;
+    // without commands of the program, URLs and the references of the scene
+    const text = said.replace(/dispatcher [^。；）”]*/g, "").replace(/https?:\S+|\/v1\/\S+/g, "")
+      .replace(/refund-\d+|order-\d+-\d+/g, "");
+    if (e.closest("[translate=no], code, samp, q, textarea")) return;
     if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
     const foreign = chinese
       ? (text.match(/[A-Za-z][A-Za-z-]{2,}/g) || []).filter((w) => !alike.has(w))

@@ -197,7 +197,9 @@ func (b *base) translatedParts(text string, depth int) (template.HTML, bool) {
 
 // firstTranslated translates the shortest text at the beginning of parts that has a translation, and returns
 // the number of its parts. If first is true, the text has not all of them.
-func (b *base) firstTranslated(parts []string, between string, first bool, depth int) (template.HTML, int) {
+func (b *base) firstTranslated(
+	parts []string, between string, first bool, depth int,
+) (html template.HTML, taken int) {
 	const most = 3 // parts of one text
 	for n := 1; n <= min(most, len(parts)); n++ {
 		if first && n == len(parts) {

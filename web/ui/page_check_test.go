@@ -2,7 +2,10 @@ package ui
 
 import (
 	"fmt"
+	"net/url"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -140,10 +143,15 @@ func checkLabel(t *testing.T, res result, n *html.Node) {
 
 // ownText returns the text of a page without elements that are marked as data (translate="no").
 func ownText(n *html.Node) string {
+	return textWithout(n, func(n *html.Node) bool { return attr(n, "translate") == "no" })
+}
+
+// textWithout returns the text of a page, its titles and labels, without scripts and elements that are data.
+func textWithout(n *html.Node, data func(n *html.Node) bool) string {
 	var out strings.Builder
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
-		if n.Type == html.ElementNode && (attr(n, "translate") == "no" || n.Data == "script") {
+		if n.Type == html.ElementNode && (data(n) || n.Data == "script") {
 			return
 		}
 		if n.Type == html.TextNode {
@@ -160,4 +168,49 @@ func ownText(n *html.Node) string {
 	}
 	walk(n)
 	return out.String()
+}
+
+// alike are words that are the same in Chinese texts. The browser tests read the same file.
+var alike = sync.OnceValue(func() map[string]bool {
+	words := make(map[string]bool)
+	raw, _ := os.ReadFile("../../e2e/browser/testdata/alike.txt") // without it every page fails
+	for line := range strings.Lines(string(raw)) {
+		for _, word := range strings.Fields(line) {
+			words[word] = !strings.HasPrefix(line, "#")
+		}
+	}
+	return words
+})
+
+var (
+	englishWord = regexp.MustCompile(`[A-Za-z][A-Za-z_-]{2,}`)
+	// inSentences are data within sentences: commands of the program, typed values, URLs, paths and zones.
+	inSentences = regexp.MustCompile(`dispatcher [^。；）”]*|“[^”]*”|https?:[^\s；，。]*|/[^\s；，。]+|[A-Z][a-z]+/\w+`)
+)
+
+// checkChinese checks that a page in Chinese has no English words, except for data: elements with
+// translate="no", what is code, a sample or a quotation, and the values of the page's URL.
+func checkChinese(t *testing.T, res result) {
+	t.Helper()
+	data := func(n *html.Node) bool {
+		return attr(n, "translate") == "no" || slices.Contains([]string{"code", "samp", "q", "textarea"}, n.Data)
+	}
+	if root := find(res.doc, "html"); attr(root[0], "lang") != "zh-CN" {
+		return // the script has chosen another language
+	}
+	text := textWithout(res.doc, data)
+	if address, err := url.Parse(res.path); err == nil {
+		for _, values := range address.Query() {
+			if len(values[0]) > len("and") {
+				text = strings.ReplaceAll(text, values[0], "")
+			}
+		}
+	}
+	for line := range strings.Lines(inSentences.ReplaceAllString(text, "")) {
+		for _, word := range englishWord.FindAllString(line, -1) {
+			if !alike()[word] {
+				t.Errorf("%s: %q is English in %.80q", res.path, word, strings.TrimSpace(line))
+			}
+		}
+	}
 }

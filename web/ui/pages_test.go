@@ -38,6 +38,9 @@ func TestPages(t *testing.T) {
 				if res.status != http.StatusSeeOther {
 					checkPage(t, res)
 					checkSize(t, res)
+					if code == "zh-CN" {
+						checkChinese(t, res)
+					}
 				}
 				// A reload would lose the typed values.
 				if strings.HasPrefix(s.name, "form-") {

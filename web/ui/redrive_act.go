@@ -224,7 +224,7 @@ func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) 
 	if b.action == store.RedriveRetry && ladder == store.Once {
 		name = "once"
 	}
-	pace, per := store.Rate{}, rate
+	pace, per := store.Rate{}, "“"+rate+"”"
 	// An invalid rate is an error of its field; here the typed text is shown.
 	if parsed, err := store.ParseRate(rate); err == nil || rate == "" {
 		pace, per = parsed, f.rate(parsed)
