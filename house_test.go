@@ -69,7 +69,8 @@ var own = map[string][]string{
 	"web/httperr":    face(),
 	"web/query":      face(),
 	"web/api":        face("web/httperr", "web/query"),
-	"web/ui":         face("web/httperr", "web/query", "web/ui/picture"),
+	"web/signin":     {"store"},
+	"web/ui":         face("web/httperr", "web/query", "web/signin", "web/ui/picture"),
 	"web/ui/picture": {},
 	"web":            face("web/httperr", "web/query", "web/api", "web/ui", "internal/metric"),
 	"web/webtest": {
@@ -89,7 +90,7 @@ var own = map[string][]string{
 	commands + "console": {"client", "schedule"},
 	commands + "config": {
 		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch/trace", "dispatch",
-		"migrations", commands + "console",
+		"migrations", "web/signin", commands + "console",
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {
@@ -175,6 +176,8 @@ var behind = map[string][]string{
 	"golang.org/x/term":               {commands + "console"},
 	"github.com/alexedwards/scs/v2":   {"web/ui"},
 	"github.com/standard-webhooks/":   {},
+	"github.com/coreos/go-oidc/v3":    {"web/signin"},
+	"golang.org/x/oauth2":             {"web/signin"},
 	// its exporter is the only client besides dispatch/outbound that a server sends with
 	"go.opentelemetry.io/otel":       {"dispatch/trace"},
 	"go.opentelemetry.io/proto/otlp": {"internal/testserver"},

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// senders are the packages of a server that may make HTTP requests: the guarded client, and the exporter of
-// traces, whose collector is the operator's. Package client is for callers.
-var senders = []string{"dispatch/outbound", "dispatch/trace", "client"}
+// senders are the packages of a server that may make HTTP requests: the guarded client, the exporter of
+// traces and the sign-in, whose collector and provider are the operator's. Package client is for callers.
+var senders = []string{"dispatch/outbound", "dispatch/trace", "web/signin", "client"}
 
 // TestOneOutgoingClient checks that no package of a server goes around the guard.
 func TestOneOutgoingClient(t *testing.T) {

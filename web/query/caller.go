@@ -6,35 +6,95 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A Caller is the identity of a request, as its key says.
+// A Caller is the identity of a request, as its key or the person's sign-in says.
 type Caller struct {
 	Project string
-	// Key is nil for the admin key of the settings, which has every permission in every project.
+	// Person is the person who has signed in without a key. Nil: the caller has a key.
+	Person *Person
+	// Key is nil for a person and for the admin key of the settings, which has every permission in every
+	// project.
 	Key *store.Key
 	// Address is the client's address. The zero address: unknown.
 	Address netip.Addr
 }
 
-// Root reports whether the caller has the admin key of the settings.
-func (c Caller) Root() bool { return c.Key == nil }
+// A Person is an account of the identity provider.
+type Person struct {
+	// Subject identifies the account. Name is for display.
+	Subject, Name string
+	// Scopes are the person's scopes in the caller's project. Root gives the rights of the admin key.
+	Scopes []store.Scope
+	Root   bool
+}
 
 // OfEndpoint reports whether the caller has a key of one endpoint. It reaches nothing but the callbacks of
 // the endpoint: see Merchant.
 func (c Caller) OfEndpoint() bool { return c.Key != nil && c.Key.EndpointID != "" }
 
-// Allows reports whether the caller's key has a scope in its whole project.
-func (c Caller) Allows(s store.Scope) bool { return c.Key == nil || c.Key.Allows(s) }
+// PersonPrefix begins the id of a person in texts. The rest is the escaped subject.
+const PersonPrefix = "oidc:"
 
-// By returns the caller as the audit log names it. The name includes the id, because two keys may have the
-// same name.
+// id returns the subject as the audit log names it. It escapes what could end the text early or look like
+// another actor.
+func (p *Person) id() string {
+	var out strings.Builder
+	for i := range len(p.Subject) {
+		if c := p.Subject[i]; c <= ' ' || c > '~' || c == '(' || c == ')' || c == '%' {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return PersonPrefix + out.String()
+}
+
+// Root reports whether the caller has the rights of the admin key of the settings.
+func (c Caller) Root() bool {
+	if c.Person != nil {
+		return c.Person.Root
+	}
+	return c.Key == nil
+}
+
+// Allows reports whether the caller has a scope in its whole project.
+func (c Caller) Allows(s store.Scope) bool {
+	switch {
+	case c.Root():
+		return true
+	case c.Person != nil:
+		return (&store.Key{Scopes: c.Person.Scopes}).Allows(s)
+	}
+	return c.Key.Allows(s)
+}
+
+// Name returns the name of the key or the person.
+func (c Caller) Name() string {
+	switch {
+	case c.Person != nil:
+		return c.Person.Name
+	case c.Key != nil:
+		return c.Key.Name
+	}
+	return adminKey
+}
+
+// adminKey is the admin key of the settings as the audit log names it.
+const adminKey = "admin key"
+
+// By returns the caller as the audit log names it: the name, and in parentheses the id. Two keys or persons
+// may have the same name.
 func (c Caller) By(reason string) store.Actor {
-	by := store.Actor{Name: "admin key", Reason: reason}
-	if c.Key != nil {
+	by := store.Actor{Name: adminKey, Reason: reason}
+	switch {
+	case c.Person != nil:
+		by.Name = fmt.Sprintf("%s (%s)", c.Person.Name, c.Person.id())
+	case c.Key != nil:
 		by.Name = fmt.Sprintf("%s (%s%s)", c.Key.Name, store.KeyPrefix, c.Key.ID)
 	}
 	if c.Address.IsValid() {
@@ -43,7 +103,7 @@ func (c Caller) By(reason string) store.Actor {
 	return by
 }
 
-// KeyID returns the id of the caller's key, empty for the admin key of the settings.
+// KeyID returns the id of the caller's key. Empty: the admin key of the settings, or a person.
 func (c Caller) KeyID() string {
 	if c.Key == nil {
 		return ""

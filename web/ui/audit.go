@@ -32,8 +32,8 @@ type auditPage struct {
 // An auditRow is one entry of the audit log.
 type auditRow struct {
 	store.AuditEntry
-	// ActionText is a text of the catalogue. Name is the actor's name, and Key the id of the actor's key, if
-	// the entry has one.
+	// ActionText is a text of the catalogue. Name is the actor's name, and Key the id of the actor's key
+	// or of the person, if the entry has one.
 	ActionText, Name, Key string
 	// FullObject is the object's id with the prefix, Link its page. History is the list of all entries for
 	// the object. NewCallback is the id of a callback that the act created. All may be empty.
@@ -153,8 +153,12 @@ func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 	row := &auditRow{
 		AuditEntry: *e, ActionText: p.Or("action.", e.Action), Name: e.Actor, FullObject: e.Object,
 	}
-	if at := strings.LastIndex(e.Actor, " ("+store.KeyPrefix); at > 0 {
-		row.Name, row.Key = e.Actor[:at], strings.TrimSuffix(e.Actor[at+2:], ")")
+	// The id is in the last parentheses: a name may also have some.
+	if at := strings.LastIndex(e.Actor, " ("); at > 0 {
+		id := strings.TrimSuffix(e.Actor[at+2:], ")")
+		if strings.HasPrefix(id, store.KeyPrefix) || strings.HasPrefix(id, query.PersonPrefix) {
+			row.Name, row.Key = e.Actor[:at], id
+		}
 	}
 	group := actionGroupOf(e.Action)
 	if _, isID := store.BareID("", e.Object); isID && group.prefix != "" {

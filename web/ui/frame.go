@@ -29,7 +29,7 @@ type base struct {
 	Project *store.Project
 	// Others are the projects that the viewer may switch to.
 	Others []store.Project
-	// Viewer is the name of the viewer's key.
+	// Viewer is the name of the viewer: of a person, or of a key with its id.
 	Viewer string
 	Flash  *flash
 	// Ready is false while SQL cannot commit. Degraded has the codes of other problems, see dispatch.Health.
@@ -65,6 +65,9 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 		return nil
 	}
 	b.Viewer = r.caller.By("").Name
+	if r.caller.Person != nil {
+		b.Viewer = r.caller.Name()
+	}
 	health := u.Engine.Health(r.ctx)
 	b.Ready, b.Degraded = health.Ready, health.Degraded
 	if i := slices.Index(b.Degraded, "stopped"); i >= 0 {
@@ -83,13 +86,14 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	if live {
 		b.Live = Root + "/live?page=" + url.QueryEscape(r.url.RequestURI())
 	}
-	if r.caller.Root() && !r.live {
+	switch {
+	case r.live:
+	case r.caller.Root():
 		b.Others, err = u.Store.Projects(r.ctx, "", maxProjects)
-		if err != nil {
-			return err
-		}
+	case r.caller.Person != nil:
+		b.Others = u.projectsOf(r)
 	}
-	return nil
+	return err
 }
 
 // maxProjects bounds the projects in the frame's list.

@@ -361,7 +361,7 @@ func (u *UI) stream(c *gin.Context) {
 func (u *UI) rerender(
 	ctx context.Context, r request, route Route, hash, project string,
 ) (map[string]string, error) {
-	caller, err := u.callerByHash(ctx, hash, project)
+	caller, err := u.callerOf(ctx, hash, project)
 	if err != nil {
 		return nil, err
 	}
@@ -467,6 +467,6 @@ func (u *UI) sessionEnded(r *request) bool {
 	if text == "" || time.Since(seen) > u.IdleTimeout {
 		return true
 	}
-	_, err = u.callerByHash(ctx, text, "")
+	_, err = u.callerOf(ctx, text, "")
 	return errors.Is(err, errSignIn)
 }

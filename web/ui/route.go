@@ -80,6 +80,8 @@ func (u *UI) table() []Route {
 		[]Route{
 			fixedPage("/sign-in", "", u.signIn),
 			post("/sign-in", "", u.signInWith),
+			fixedPage("/sign-in/begin", "", u.beginSignIn),
+			fixedPage("/sign-in/callback", "", u.finishSignIn),
 			post("/sign-out", "", u.signOut),
 			post("/preferences", "", u.prefer),
 			post("/project", store.ScopeRead, u.switchProject),

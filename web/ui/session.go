@@ -20,8 +20,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
-// The values of a session. sessionKey holds the hash of the viewer's key. The hash is no secret: it cannot be
-// used to sign in.
+// The values of a session. sessionKey holds the hash of the viewer's key, or the account of a person as JSON
+// (see account). Neither is a secret: they cannot be used to sign in.
 const (
 	sessionKey     = "key"
 	sessionProject = "project"
@@ -155,12 +155,22 @@ func (u *UI) authenticate(r *request) error {
 	if now.Sub(seen) > seenEvery {
 		u.sessions.Put(r.ctx, sessionSeen, now.UnixMilli())
 	}
-	caller, err := u.callerByHash(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
+	caller, err := u.callerOf(r.ctx, text, u.sessions.GetString(r.ctx, sessionProject))
 	if errors.Is(err, errSignIn) {
 		return errors.Join(err, u.sessions.Destroy(r.ctx))
 	}
-	r.caller.Project, r.caller.Key = caller.Project, caller.Key
+	caller.Address = r.caller.Address
+	r.caller = caller
 	return err
+}
+
+// callerOf returns the caller of a session by its value of sessionKey. It returns errSignIn if the key or the
+// person has no access any more. project is the one that the viewer has switched to, or empty.
+func (u *UI) callerOf(ctx context.Context, text, project string) (query.Caller, error) {
+	if strings.HasPrefix(text, "{") {
+		return u.callerOfAccount(text, project)
+	}
+	return u.callerByHash(ctx, text, project)
 }
 
 // callerByHash returns the caller whose key has the hexadecimal hash. It returns errSignIn if no valid key
@@ -212,14 +222,23 @@ func (u *UI) popFlash(r *request) *flash {
 	return nil
 }
 
-// signInPage is the page with the form for a key.
+// signInPage is the page with the form for a key, and the link to the identity provider if there is one.
 type signInPage struct {
 	base
 	// Next is the path of the page after the sign-in.
 	Next string
-	// Wrong is the error of the last attempt, or empty.
-	Wrong string
+	// Wrong is the error of the last attempt, or empty. Advice are more sentences about it.
+	Wrong  string
+	Advice []string
+	// Provider is the host of the identity provider, or empty. ProviderURL begins a sign-in there, OtherURL
+	// lets the person choose another account there. They are absolute: the browser must be on the public URL,
+	// to which the provider sends it back, because cookies belong to a host.
+	Provider, ProviderURL, OtherURL string
 }
+
+// Here returns the sign-in page, for the form of the language. The page may be the response to a callback,
+// which works once.
+func (p *signInPage) Here() string { return link("/sign-in", "next", p.Next) }
 
 // signIn is GET /ui/sign-in.
 func (u *UI) signIn(r *request) (*response, error) {
@@ -230,6 +249,11 @@ func (u *UI) signIn(r *request) (*response, error) {
 // attempt.
 func (u *UI) signInForm(r *request, status int, next, wrong string) (*response, error) {
 	p := &signInPage{base: u.base(r, "", "signin.title"), Next: next, Wrong: wrong}
+	if u.SignIn != nil {
+		begin := strings.TrimSuffix(u.PublicURL, "/") + Root + "/sign-in/begin?"
+		p.Provider, p.ProviderURL = u.SignIn.Host(), begin+url.Values{"next": {next}}.Encode()
+		p.OtherURL = begin + url.Values{"next": {next}, "account": {"other"}}.Encode()
+	}
 	return &response{status: status, template: "signin", page: p}, nil
 }
 
@@ -262,12 +286,9 @@ func (u *UI) signInWith(r *request) (*response, error) {
 	case !caller.Allows(store.ScopeRead):
 		return u.signInForm(r, http.StatusForbidden, next, r.lang.text("signin.scope"))
 	}
-	// A new token prevents session fixation: an attacker may have planted the old one.
-	if err := u.sessions.RenewToken(r.ctx); err != nil {
-		return nil, fmt.Errorf("sign in: %w", err)
+	if err := u.beginSession(r, text, ""); err != nil {
+		return nil, err
 	}
-	u.sessions.Put(r.ctx, sessionKey, text)
-	u.sessions.Put(r.ctx, sessionSeen, time.Now().UnixMilli())
 	a, err := redirect(next)
 	if zone := r.value("zone"); u.cookie(r.http, zoneCookie) == "" && zone != "" {
 		if _, ok := zoneOf(zone); ok {
@@ -275,6 +296,24 @@ func (u *UI) signInWith(r *request) (*response, error) {
 		}
 	}
 	return a, err
+}
+
+// beginSession replaces the session. text is its value of sessionKey.
+func (u *UI) beginSession(r *request, text, project string) error {
+	// A new token prevents session fixation: an attacker may have planted the old one.
+	err := u.sessions.RenewToken(r.ctx)
+	if err == nil {
+		err = u.sessions.Clear(r.ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	u.sessions.Put(r.ctx, sessionKey, text)
+	u.sessions.Put(r.ctx, sessionSeen, time.Now().UnixMilli())
+	if project != "" {
+		u.sessions.Put(r.ctx, sessionProject, project)
+	}
+	return nil
 }
 
 // signOut is POST /ui/sign-out.
@@ -314,9 +353,10 @@ func (u *UI) preference(name, value string) *http.Cookie {
 	}
 }
 
-// switchProject is POST /ui/project. Only the admin key of the settings can switch projects.
+// switchProject is POST /ui/project. The admin key of the settings can switch to every project, a person to
+// those of their groups.
 func (u *UI) switchProject(r *request) (*response, error) {
-	if !r.caller.Root() {
+	if !r.caller.Root() && !u.mayEnter(r, r.value("project")) {
 		return nil, fmt.Errorf("%w: the key belongs to one project", httperr.ErrForbidden)
 	}
 	p, err := u.Store.Project(r.ctx, r.value("project"))

@@ -28,6 +28,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
+	"github.com/seed-ff5a32d8/dispatcher/web/signin"
 )
 
 // RequestIDHeader is the response header that carries the request's id. The middleware of package web sets
@@ -46,6 +47,10 @@ type Options struct {
 	// PublicURL is the URL that browsers use. If it is https, all cookies are Secure. If it is empty, cookies
 	// are not Secure.
 	PublicURL string
+	// SignIn is the identity provider of people, and Grants what the members of its groups may do. Nil: the
+	// pages accept keys only.
+	SignIn *signin.Provider
+	Grants []signin.Grant
 	// Version is the program's version.
 	Version string
 	// Logger gets the errors that pages must not show. Nil discards them.

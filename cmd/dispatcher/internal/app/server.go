@@ -39,6 +39,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
+	"github.com/seed-ff5a32d8/dispatcher/web/signin"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
@@ -291,9 +292,14 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 		o.API = handler
 	}
 	if s.Has(config.RoleUI) {
+		provider, grants, err := srv.signIn()
+		if err != nil {
+			return err
+		}
 		pages, err := ui.New(ui.Options{
 			Engine: srv.Engine, Store: pagesDB{masked}, AdminKey: s.AdminKey, Guesses: guesses,
 			PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
+			SignIn: provider, Grants: grants,
 		})
 		if err != nil {
 			return err
@@ -306,6 +312,21 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 		return err
 	}
 	return srv.Web.Listen()
+}
+
+// signIn returns the identity provider of the settings and the grants of its groups, or nil.
+func (srv *App) signIn() (*signin.Provider, []signin.Grant, error) {
+	s := srv.Settings
+	if s.OIDCIssuer == "" {
+		return nil, nil, nil
+	}
+	grants, err := signin.ParseGrants(s.OIDCGroups)
+	if err != nil {
+		return nil, nil, fmt.Errorf("oidc_groups %w", err)
+	}
+	provider := signin.New(s.SignIn())
+	srv.onClose(func() error { provider.CloseIdle(); return nil })
+	return provider, grants, nil
 }
 
 // Announce logs the addresses and roles of the process, and warnings about its settings.

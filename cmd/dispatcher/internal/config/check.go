@@ -20,6 +20,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/signin"
 )
 
 // Roles of a process.
@@ -85,6 +86,7 @@ func (s *Settings) check() []problem {
 	c.storage()
 	c.redis()
 	c.secrets()
+	c.signIn()
 	c.sending()
 	c.roles()
 	c.durations()
@@ -203,6 +205,51 @@ func (c *checker) secrets() {
 	if c.AdminKey == "" {
 		c.refuse("admin_key", "is required with PostgreSQL: at least %d random characters, "+
 			"for example from %q", MinAdminKey, makeAdminKey)
+	}
+}
+
+// signIn checks the settings of the sign-in with OpenID Connect.
+func (c *checker) signIn() {
+	if c.OIDCIssuer == "" {
+		for _, s := range []struct{ key, value string }{
+			{"oidc_client_id", c.OIDCClientID}, {"oidc_client_secret", c.OIDCClientSecret},
+			{"oidc_groups", c.OIDCGroups},
+		} {
+			if s.value != "" {
+				c.refuse(s.key, "has no effect without oidc_issuer")
+			}
+		}
+		return
+	}
+	if err := signin.CheckIssuer(c.OIDCIssuer); err != nil {
+		c.refuse("oidc_issuer", "%s", err)
+	}
+	switch {
+	case c.PublicURL == "":
+		c.refuse("public_url", "is required with oidc_issuer: the provider sends people back to "+
+			"PUBLIC_URL%s", signin.CallbackPath)
+	case strings.HasPrefix(c.PublicURL, "http:") && !signin.IsLoopback(c.PublicURL):
+		c.refuse("public_url", "must begin with https:// with oidc_issuer, unless it is a loopback address")
+	}
+	if c.OIDCClientID == "" {
+		c.refuse("oidc_client_id", "is required with oidc_issuer")
+	}
+	if c.OIDCGroupsClaim == "" {
+		c.refuse("oidc_groups_claim", "is empty; the usual name is groups")
+	}
+	if c.OIDCGroups == "" {
+		c.refuse("oidc_groups", "is required with oidc_issuer: without a group no person may sign in")
+	} else if _, err := signin.ParseGrants(c.OIDCGroups); err != nil {
+		c.refuse("oidc_groups", "%s", err)
+	}
+}
+
+// SignIn returns the options of the identity provider.
+func (s *Settings) SignIn() signin.Options {
+	return signin.Options{
+		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret,
+		RedirectURL: strings.TrimSuffix(s.PublicURL, "/") + signin.CallbackPath,
+		GroupsClaim: s.OIDCGroupsClaim,
 	}
 }
 

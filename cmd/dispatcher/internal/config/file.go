@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -83,7 +84,7 @@ func parseSettings(name string, content []byte) (map[string]raw, []problem) {
 				message: fmt.Sprintf("%s: %s is set twice", where, key), complete: true})
 			continue
 		}
-		list, err := scalars(entry.Value, s.isList())
+		list, err := texts(entry.Value, s)
 		if err != nil {
 			problems = append(problems, problem{key: key, message: fmt.Sprintf("%s: %s %s", where, key, err),
 				complete: true})
@@ -111,6 +112,27 @@ func unknownKey(where, key string, known []string) string {
 		message += "; did you mean " + best + "?"
 	}
 	return message
+}
+
+// texts returns the texts of a setting's value. A setting of JSON may be a list or a mapping in YAML.
+func texts(node ast.Node, s setting) ([]string, error) {
+	switch node.(type) {
+	case *ast.SequenceNode, *ast.MappingNode, *ast.MappingValueNode:
+		if !s.json {
+			break
+		}
+		var value any
+		err := yaml.NodeToValue(node, &value)
+		var text []byte
+		if err == nil {
+			text, err = json.Marshal(value)
+		}
+		if err != nil {
+			return nil, errors.New("cannot be written as JSON")
+		}
+		return []string{string(text)}, nil
+	}
+	return scalars(node, s.isList())
 }
 
 // scalars returns the texts of a YAML value: one for a scalar, the elements of a list, or nil for null. list

@@ -23,7 +23,8 @@ import (
 // tags have the name, default and help.
 //
 // The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL. The
-// tag variable names a variable of another program that counts if the setting's own one is not set.
+// tag variable names a variable of another program that counts if the setting's own one is not set. The tag
+// format is "json" for a text that a file may also hold as lists and mappings.
 type Settings struct {
 	Listen         string   `key:"listen" group:"Addresses" default:"127.0.0.1:8080" help:"Address of the API and the admin UI."`
 	OpsListen      string   `key:"ops_listen" group:"Addresses" default:"127.0.0.1:8081" help:"Address of /metrics, /healthz, /readyz and /debug/pprof."`
@@ -43,6 +44,12 @@ type Settings struct {
 	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Maximum requests per second of each API key in this process; more get 429. 0: no limit."`
 
 	PanGuard string `key:"pan_guard" group:"Keys" default:"off" help:"Card numbers in bodies: off, mask (hide their middle digits wherever bodies are shown) or reject (mask, and refuse requests that contain one)."`
+
+	OIDCIssuer       string `key:"oidc_issuer" group:"Sign-in" help:"URL of an OpenID Connect provider. People sign in there to use the admin UI, beside API keys. Needs public_url, and a client with the redirect URI PUBLIC_URL/ui/sign-in/callback. Empty: API keys only."`
+	OIDCClientID     string `key:"oidc_client_id" group:"Sign-in" help:"Id of the client at the provider."`
+	OIDCClientSecret string `key:"oidc_client_secret" group:"Sign-in" secret:"all" help:"Secret of the client at the provider. Empty: a public client."`
+	OIDCGroups       string `key:"oidc_groups" group:"Sign-in" format:"json" help:"What the members of groups may do, as a JSON list. Example: [{\"group\": \"payments\", \"project\": \"default\", \"scopes\": [\"operate\"]}, {\"group\": \"platform\", \"root\": true}]. With root they have the rights of the admin key."`
+	OIDCGroupsClaim  string `key:"oidc_groups_claim" group:"Sign-in" default:"groups" help:"Claim of the ID token that lists the groups of a person."`
 
 	EgressAllow     []string      `key:"egress_allow" group:"Sending" help:"CIDRs and host names of receivers that are not on the public internet."`
 	EgressProxy     string        `key:"egress_proxy" group:"Sending" secret:"url" help:"Proxy for all outgoing requests. Not supported in this version."`
@@ -76,6 +83,7 @@ type setting struct {
 	secret string
 	// variable is a second environment variable, empty for none.
 	variable string
+	json     bool
 	kind     reflect.Type
 }
 
@@ -95,6 +103,7 @@ func catalogue() []setting {
 			kind:   f.Type,
 
 			variable: f.Tag.Get("variable"),
+			json:     f.Tag.Get("format") == "json",
 		}
 	}
 	return list

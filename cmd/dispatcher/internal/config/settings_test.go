@@ -1,12 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
@@ -64,7 +65,7 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 	for _, s := range catalogue() {
 		value, ok := written[s.key]
 		if !ok {
-			if s.key != "egress_proxy" {
+			if s.key != "egress_proxy" && s.group != "Sign-in" {
 				t.Errorf("%s has no line in spellings.txt", s.key)
 			}
 			continue
@@ -85,16 +86,57 @@ func TestEverySettingHasThreeSpellings(t *testing.T) {
 		if err != nil {
 			t.Errorf("key %s: %s", s.key, err)
 		}
-		if diff := cmp.Diff(flags.Settings, env.Settings); diff != "" {
+		if diff := gocmp.Diff(flags.Settings, env.Settings); diff != "" {
 			t.Errorf("flag and variable of %s differ: %s", s.key, diff)
 		}
-		if diff := cmp.Diff(flags.Settings, file.Settings); diff != "" {
+		if diff := gocmp.Diff(flags.Settings, file.Settings); diff != "" {
 			t.Errorf("flag and key of %s differ: %s", s.key, diff)
 		}
 		if def, err := loadWith(t, nil); err != nil ||
-			s.key != "horizon" && cmp.Diff(def.Settings, flags.Settings) == "" {
+			s.key != "horizon" && gocmp.Diff(def.Settings, flags.Settings) == "" {
 			t.Errorf("%s has no effect (%v)", s.key, err)
 		}
+	}
+}
+
+// TestSignInSettings sets the settings of the sign-in, which need each other, by flag, variable and file. A
+// file holds the groups as a list.
+func TestSignInSettings(t *testing.T) {
+	t.Parallel()
+	var flags, variables []string
+	file := ""
+	for _, s := range [][3]string{
+		{"public_url", "https://dispatcher.example"}, {"oidc_issuer", "https://login.example/realms/shop"},
+		{"oidc_client_id", "dispatcher"}, {"oidc_client_secret", "a secret"}, {"oidc_groups_claim", "roles"},
+		{"oidc_groups", `[{"group":"payments","project":"default","scopes":["operate","send"]}]`, `
+  - group: payments
+    project: default
+    scopes: [operate, send]`},
+	} {
+		flags = append(flags, "--"+strings.ReplaceAll(s[0], "_", "-")+"="+s[1])
+		variables = append(variables, EnvPrefix+strings.ToUpper(s[0])+"="+s[1])
+		file += s[0] + ": " + cmp.Or(s[2], s[1]) + "\n"
+	}
+	byFlag, err := loadWith(t, nil, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byVariable, err := loadWith(t, variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFile, err := loadWith(t, nil, "--config", cmdtest.WriteFile(t, "d.yaml", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(byFlag.Settings, byVariable.Settings); diff != "" {
+		t.Errorf("flags and variables differ: %s", diff)
+	}
+	if diff := gocmp.Diff(byFlag.Settings, byFile.Settings); diff != "" {
+		t.Errorf("flags and file differ: %s", diff)
+	}
+	if s := byFlag.OIDCClientSecret; s != "a secret" || strings.Contains(byFlag.Scrub("with "+s), s) {
+		t.Errorf("the secret is %q", s)
 	}
 }
 

@@ -150,7 +150,7 @@ func maskValue(s setting, value string) string {
 
 // Scrub masks the settings' secrets in a text, such as the error of a driver.
 func (s *Settings) Scrub(text string) string {
-	secrets := append([]string{s.AdminKey}, s.MasterKey...)
+	secrets := append([]string{s.AdminKey, s.OIDCClientSecret}, s.MasterKey...)
 	for _, header := range s.OTLPHeaders {
 		_, value, _ := strings.Cut(header, "=")
 		secrets = append(secrets, value)

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/app"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/web/signin"
 )
 
 // queryTimeout limits each query to another server, so that a database that hangs becomes an error in the
@@ -133,6 +134,8 @@ type facts struct {
 	index redisFacts
 	// dns is why no name server responds; nil: one does.
 	dns error
+	// signIn is why the identity provider cannot be used; nil: it can, or there is none.
+	signIn error
 }
 
 // checks are all checks, in the order of the output. A check that does not apply returns the zero diagnosis.
@@ -155,6 +158,7 @@ var checks = []struct {
 	{"clocks", checkClocks},
 	{"admin key", checkAdminKey},
 	{"master key", checkMasterKey},
+	{"sign-in", checkSignIn},
 	{"egress", checkEgress},
 	{"dns", checkDNS},
 	{"data directory", checkDataDir},
@@ -182,6 +186,16 @@ func (d *doctor) examine(ctx context.Context) []diagnosis {
 		f.dns = within(ctx, d.timeout, d.askDNS, func(error) error {
 			return errors.New("no response in time")
 		})
+	})
+	all.Go(func() {
+		if d.s.OIDCIssuer == "" {
+			return
+		}
+		f.signIn = within(ctx, d.timeout, func(ctx context.Context) error {
+			provider := signin.New(d.s.SignIn())
+			defer provider.CloseIdle()
+			return provider.Check(ctx)
+		}, func(err error) error { return err })
 	})
 	all.Wait()
 	return f.diagnoses()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -140,6 +142,17 @@ func TestDoctorOnSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, examine(t, args...), "admin key", statusWarning, "chmod 600")
+}
+
+// TestDoctorOnSignIn: the identity provider responds, or its failure is an error.
+func TestDoctorOnSignIn(t *testing.T) {
+	t.Parallel()
+	idp := testserver.NewIdentityProvider(t, "https://d.example/ui/sign-in/callback")
+	args := []string{"--oidc-issuer=" + idp.URL, "--public-url=https://d.example/", "--oidc-client-id=d",
+		`--oidc-groups=[{"group":"a","root":true}]`}
+	want(t, examine(t, args...), "sign-in", statusOK, idp.URL, idp.RedirectURI)
+	idp.Respond(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", http.StatusBadGateway) })
+	want(t, examine(t, args...), "sign-in", statusError, idp.URL, "502")
 }
 
 func TestDoctorOnInvalidFiles(t *testing.T) {

@@ -308,3 +308,16 @@ func checkTimes(s *facts) diagnosis {
 	}
 	return fine("%s", found)
 }
+
+// checkSignIn checks whether people can sign in. It cannot check the client's secret: that needs a person.
+func checkSignIn(f *facts) diagnosis {
+	switch {
+	case f.OIDCIssuer == "":
+		return diagnosis{}
+	case f.signIn != nil:
+		return fails("compare oidc_issuer with the provider's documentation, and check that this machine "+
+			"reaches it; until then only API keys open the admin UI", "%s: %s", f.OIDCIssuer, f.signIn)
+	}
+	return fine("%s responds; the redirect URI of its client must be %s", f.OIDCIssuer,
+		f.SignIn().RedirectURL)
+}
