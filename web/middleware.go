@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // unmatched is the route of requests without a route. Metrics must not have their paths as labels, because a
@@ -143,8 +145,12 @@ func levelOf(c *gin.Context, status int) slog.Level {
 	return slog.LevelInfo
 }
 
-// shortPath cuts a path for the log.
+// shortPath cuts a path for the log. It hides the token of a merchant's link, which is a credential.
 func shortPath(path string) string {
+	if rest, ok := strings.CutPrefix(path, query.ViewRoot+"/"); ok {
+		_, page, _ := strings.Cut(rest, "/")
+		path = strings.TrimSuffix(query.ViewRoot+"/***/"+page, "/")
+	}
 	if len(path) > 128 {
 		return path[:128] + "…"
 	}

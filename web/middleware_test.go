@@ -234,6 +234,22 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestTokensOfLinksAreNotLogged checks that the log hides the token in the path of a merchant's link.
+func TestTokensOfLinksAreNotLogged(t *testing.T) {
+	t.Parallel()
+	s, log := newServer(t, &backend{}, web.Options{})
+	for _, path := range []string{
+		"/view/t0ken", "/view/t0ken/", "/view/t0ken/callbacks/cb_1", "/view/t0ken?lang=en", "/view/%74oken",
+		"/view/" + strings.Repeat("t0ken", 100),
+	} {
+		send(s.Handler(), httptest.NewRequest("GET", path, nil))
+	}
+	text := log.String()
+	if strings.Contains(text, "t0ken") || !strings.Contains(text, `"/view/***/callbacks/cb_1"`) {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
 // declare opens a connection and sends a request that declares a body, but not the body. It returns after the
 // server has begun to wait for the body.
 func declare(t *testing.T, s *web.Server, path string, bytes int64) (net.Conn, *bufio.Reader) {

@@ -172,6 +172,15 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 
 // payloadOf reads a payload and returns at most that many bytes of its text.
 func (u *UI) payloadOf(r *request, c *store.Callback, limit int) (part payloadPart, err error) {
+	return payloadPartOf(c, limit, func() (store.Payload, error) {
+		return u.Store.Payload(r.ctx, r.caller.Project, c.ID)
+	})
+}
+
+// payloadPartOf returns at most that many bytes of the payload that read returns.
+func payloadPartOf(
+	c *store.Callback, limit int, read func() (store.Payload, error),
+) (part payloadPart, err error) {
 	part.ContentType = c.ContentType
 	if c.PayloadPurged {
 		part.Gone = true
@@ -181,7 +190,7 @@ func (u *UI) payloadOf(r *request, c *store.Callback, limit int) (part payloadPa
 		part.None = true
 		return part, nil
 	}
-	payload, err := u.Store.Payload(r.ctx, r.caller.Project, c.ID)
+	payload, err := read()
 	switch {
 	case errors.Is(err, store.ErrPayloadPurged), errors.Is(err, store.ErrNotFound):
 		part.Gone = true

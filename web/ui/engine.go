@@ -20,6 +20,11 @@ type Engine interface {
 	// AuthenticateHash returns the valid key whose text has this SHA-256 hash.
 	AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error)
 
+	// OpenViewLink returns the link of a merchant's token, also if it has ended. LinkedEndpoint returns its
+	// endpoint. Their error is store.ErrNotFound for a text that is no token, and for a link that has ended.
+	OpenViewLink(ctx context.Context, token string) (control.ViewLink, error)
+	LinkedEndpoint(ctx context.Context, link *control.ViewLink) (store.Endpoint, error)
+
 	// CountRedrive counts the callbacks that the redrive would change, up to q.Most. more is true if there
 	// are more.
 	CountRedrive(

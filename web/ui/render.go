@@ -26,7 +26,7 @@ var templateFiles embed.FS
 type templates map[string]*template.Template
 
 // shared are the files of every template set.
-var shared = [...]string{"layout.html", "parts.html"}
+var shared = [...]string{"layout.html", "viewlayout.html", "parts.html"}
 
 // readTemplates parses every template set. Each page must define the template "main".
 func readTemplates(from fs.FS) (templates, error) {
@@ -71,12 +71,17 @@ type item struct {
 
 // render executes the template of a page.
 func (u *UI) render(name string, page framed) ([]byte, error) {
+	return u.renderIn("layout.html", name, page)
+}
+
+// renderIn executes the template of a page in a layout.
+func (u *UI) renderIn(layout, name string, page framed) ([]byte, error) {
 	set, ok := u.templates[name]
 	if !ok {
 		return nil, fmt.Errorf("render %s: no such template", name)
 	}
 	var out bytes.Buffer
-	if err := set.ExecuteTemplate(&out, "layout.html", page); err != nil {
+	if err := set.ExecuteTemplate(&out, layout, page); err != nil {
 		return nil, fmt.Errorf("render %s: %w", name, err)
 	}
 	return out.Bytes(), nil

@@ -140,6 +140,7 @@ func (u *UI) Register(engine *gin.Engine) {
 	engine.GET(Root, home)
 	engine.GET(Root+"/static/:name", u.static)
 	engine.GET(Root+"/live", u.stream)
+	u.registerViews(engine)
 	for _, route := range u.routes {
 		engine.Handle(route.Method, route.Path, func(c *gin.Context) { u.serve(c, route) })
 		if route.Method == http.MethodGet {

@@ -44,6 +44,8 @@ type Options struct {
 	AdminKey string
 	// Guesses limits the rate at which keys can be guessed. Nil creates a limiter for the pages alone.
 	Guesses *query.Guesses
+	// Merchants limits what merchants do with their links. Nil creates limits for the pages alone.
+	Merchants *query.MerchantLimits
 	// PublicURL is the URL that browsers use. If it is https, all cookies are Secure. If it is empty, cookies
 	// are not Secure.
 	PublicURL string
@@ -90,6 +92,9 @@ func (o *Options) complete() error {
 	}
 	if o.Guesses == nil {
 		o.Guesses = new(query.Guesses)
+	}
+	if o.Merchants == nil {
+		o.Merchants = query.NewMerchantLimits()
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

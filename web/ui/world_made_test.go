@@ -68,6 +68,14 @@ func (s calledEngine) Lanes(ctx context.Context, a1 string, a2 store.LaneFilter)
 	return ask1[[]control.LaneView](ctx, s.recorder, "Lanes", a1, a2)
 }
 
+func (s calledEngine) LinkedEndpoint(ctx context.Context, a1 *control.ViewLink) (store.Endpoint, error) {
+	return ask1[store.Endpoint](ctx, s.recorder, "LinkedEndpoint", a1)
+}
+
+func (s calledEngine) OpenViewLink(ctx context.Context, a1 string) (control.ViewLink, error) {
+	return ask1[control.ViewLink](ctx, s.recorder, "OpenViewLink", a1)
+}
+
 func (s calledEngine) PatchEndpoint(ctx context.Context, a1 string, a2 string, a3 control.EndpointChange, a4 store.Actor) (store.Endpoint, error) {
 	return ask1[store.Endpoint](ctx, s.recorder, "PatchEndpoint", a1, a2, a3, a4)
 }

@@ -298,6 +298,7 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 		}
 		pages, err := ui.New(ui.Options{
 			Engine: srv.Engine, Store: pagesDB{masked}, AdminKey: s.AdminKey, Guesses: guesses,
+			Merchants: merchants,
 			PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
 			SignIn: provider, Grants: grants,
 		})
