@@ -26,6 +26,7 @@ type crawl struct {
 	report         report
 	asked          []string // dialogs that were opened
 	heaviest       int      // bytes of the largest page
+	largest        string   // its address
 }
 
 // A check judges the open page, windowsOf address has that shape.
@@ -59,7 +60,7 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 				}
 			})
 			l.report.fail(t)
-			t.Logf("%d pages of at most %d bytes: %s; %d dialogs: %v", len(shapes), l.heaviest,
+			t.Logf("%d pages of at most %d bytes, %s: %s; %d dialogs: %v", len(shapes), l.heaviest, l.largest,
 				strings.Join(shapes, " "), len(l.asked), l.asked)
 			for _, path := range linesOf(t, "menu.txt") {
 				if !slices.Contains(shapes, path) {
@@ -185,7 +186,9 @@ func (c *crawl) checkWeight(address, _ string) {
 			bytes += int(l.bytes)
 		}
 	}
-	c.heaviest = max(c.heaviest, bytes)
+	if bytes > c.heaviest {
+		c.heaviest, c.largest = bytes, address
+	}
 	if bytes > pageBytes || n > pageRequests {
 		c.Errorf("%s takes %d bytes, at most %d, and %d requests, at most %d: %+v", address, bytes,
 			pageBytes, n, pageRequests, c.loaded())

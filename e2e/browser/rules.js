@@ -109,6 +109,14 @@ const strength = (e) => {
   return a;
 };
 
+// layer returns the positioned element that an element is drawn with, or null.
+const layer = (e) => {
+  for (let n = e; n; n = n.parentElement) {
+    if (/fixed|sticky|absolute/.test(getComputedStyle(n).position)) return n;
+  }
+  return null;
+};
+
 // checkTexts checks the texts: contrast, size, and whether each can be seen in full.
 const checkTexts = () => {
   const lines = []; // the visible lines of text: element, rectangle and text
@@ -220,12 +228,6 @@ const checkTexts = () => {
     }
   }
   // Overlapping: two lines of text in the same place.
-  const layer = (e) => {
-    for (let n = e; n; n = n.parentElement) {
-      if (/fixed|sticky|absolute/.test(getComputedStyle(n).position)) return n;
-    }
-    return null;
-  };
   // inView returns the part of a line that is scrolled into view.
   const inView = (e, r) => {
     let v = { left: r.left, right: r.right, top: r.top, bottom: r.bottom, height: r.height };
@@ -498,7 +500,7 @@ const checkParts = () => {
       if (block.innerText.trim().length > t.e.innerText.trim().length + 1) continue;
     }
     for (const o of targets) {
-      if (o === t || o.e.contains(t.e) || t.e.contains(o.e)) continue;
+      if (o === t || o.e.contains(t.e) || t.e.contains(o.e) || layer(o.e) !== layer(t.e)) continue;
       const dx = Math.max(o.r.left - t.x, 0, t.x - o.r.right);
       const dy = Math.max(o.r.top - t.y, 0, t.y - o.r.bottom);
       const near = o.small ? Math.hypot(o.x - t.x, o.y - t.y) < 24 : Math.hypot(dx, dy) < 12;
@@ -659,7 +661,8 @@ const strangers = (words) => {
   for (let n = walker.nextNode(); n; n = walker.nextNode()) if (n.data.trim()) look(n.data, n.parentElement);
   for (const e of document.querySelectorAll("[aria-label], [title], [placeholder], [alt]")) {
     for (const name of ["aria-label", "title", "placeholder", "alt"]) {
-      if (e.getAttribute(name)) look(e.getAttribute(name), e);
+      // The title of a cell repeats its text.
+      if (e.getAttribute(name) && !e.matches(".cut")) look(e.getAttribute(name), e);
     }
   }
   look(document.title.replace("Dispatcher", ""), document.querySelector("h1") || document.body);

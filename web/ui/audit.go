@@ -25,8 +25,9 @@ type auditPage struct {
 	Rows                    []*auditRow
 	Next                    string
 	scan
-	// Narrow is true if the filter has a condition.
-	Narrow bool
+	// Narrow is true if the filter has a condition. Conditions is their number.
+	Narrow     bool
+	Conditions int
 }
 
 // An auditRow is one entry of the audit log.
@@ -38,6 +39,8 @@ type auditRow struct {
 	// FullObject is the object's id with the prefix, Link its page. History is the list of all entries for
 	// the object. NewCallback is the id of a callback that the act created. All may be empty.
 	FullObject, Link, History, NewCallback string
+	// Label is the name of an endpoint; empty if the object is none.
+	Label string
 	// Moments are the times in the detail, which has them in Unix milliseconds.
 	Moments []moment
 	// Data has a line for each changed field, then the detail. Cut is true if it is longer than maxDetail.
@@ -84,7 +87,8 @@ func (u *UI) audit(r *request) (*response, error) {
 	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"),
 		Actor: r.query("actor"), From: r.query("from"), To: r.query("to")}
 	action := r.query("action")
-	p.Narrow = p.Object != "" || p.Actor != "" || p.From != "" || p.To != "" || action != ""
+	p.Conditions = countTrue(p.Object != "", p.Actor != "", p.From != "", p.To != "", action != "")
+	p.Narrow = p.Conditions > 0
 	f := store.AuditFilter{Object: objectOf(p.Object, action), Action: action, Actor: p.Actor}
 	values := r.parameters(query.Clean(r.url.Query()))
 	f.From, f.To = values.Between()
@@ -109,6 +113,9 @@ func (u *UI) audit(r *request) (*response, error) {
 	for i := range found.Entries {
 		p.Rows = append(p.Rows, p.row(&found.Entries[i]))
 	}
+	if err := u.labelAudit(r, p.Rows); err != nil {
+		return nil, err
+	}
 	if found.Next != "" {
 		p.Next = p.With("cursor", found.Next)
 		if len(p.Rows) == 0 {
@@ -116,6 +123,21 @@ func (u *UI) audit(r *request) (*response, error) {
 		}
 	}
 	return show("audit", p)
+}
+
+// labelAudit sets the names of the endpoints among the objects.
+func (u *UI) labelAudit(r *request, rows []*auditRow) error {
+	var ids []string
+	for _, row := range rows {
+		if strings.HasPrefix(row.FullObject, store.EndpointPrefix) {
+			ids = append(ids, row.FullObject)
+		}
+	}
+	labels, err := u.endpointLabels(r, ids)
+	for _, row := range rows {
+		row.Label = labels[row.FullObject]
+	}
+	return err
 }
 
 // objectOf returns an object as entries store it: an id without its prefix. But entries for lanes and secrets

@@ -24,8 +24,11 @@ type callbacksPage struct {
 	Kinds            []option
 	Acts             []bulkAct
 	FieldErrors      []store.FieldError
-	// Narrow is true if the filter has a condition.
+	// Narrow is true if the filter has a condition. Conditions is their number. Matches is the number of
+	// callbacks that match, such as "8" or "40+".
 	Narrow           bool
+	Conditions       int
+	Matches          string
 	LabelName, Label string
 	ResetTo          string
 }
@@ -83,8 +86,16 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 			Current: unresolved})
 	}
 	p.ResetTo = Root + "/" + name
-	p.Narrow = len(f.Values) > 1 || len(f.Values) == 1 && only == ""
-	if p.Can(string(store.ScopeOperate)) && len(f.invalid) == 0 && !f.Empty() {
+	p.Conditions = len(f.Values)
+	if only != "" { // the kind is the page's
+		p.Conditions--
+	}
+	p.Narrow = p.Conditions > 0
+	if p.Can(string(store.ScopeOperate)) && len(p.Table.Rows) > 0 && !f.Empty() {
+		p.Matches = grouped(int64(len(p.Table.Rows)))
+		if p.Next != "" || f.After != nil {
+			p.Matches = grouped(pageSize) + "+"
+		}
 		for _, act := range []string{"retry", "cancel", "reschedule", "set_url"} {
 			p.Acts = append(p.Acts, bulkAct{act, Root + "/redrives/new?action=" + act + "&" + f.query()})
 		}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -26,7 +27,23 @@ type deadGroup struct {
 	All, Redrive, Address string
 	// Newest is the link to the newest callback of the group.
 	Newest string
+	// Receivers are the receivers of the newest callbacks of the group, with their numbers.
+	Receivers []receiverCount
+	// Total is the number of receivers, such as "3" or "3+".
+	Total string
 }
+
+// A receiverCount is a receiver with a number of callbacks. Count ends with "+" if there may be more. Link is
+// the list of these callbacks.
+type receiverCount struct{ Name, Count, Link string }
+
+const (
+	// receiverGroups bounds the groups whose receivers are read, one call each. receiverRows bounds the
+	// callbacks of such a call, and namedReceivers the receivers of a group.
+	receiverGroups = 12
+	receiverRows   = 40
+	namedReceivers = 3
+)
 
 // wrongAddress are the classes that a wrong URL can cause.
 var wrongAddress = [...]store.Class{
@@ -54,7 +71,56 @@ func (u *UI) dead(r *request) (*response, error) {
 			p.Groups = append(p.Groups, g)
 		}
 	}
+	if err := u.addReceivers(r, slices.Concat(p.Groups, p.Unresolved)); err != nil {
+		return nil, err
+	}
 	return show("dead", p)
+}
+
+// addReceivers sets the receivers of the first groups, from their newest callbacks.
+func (u *UI) addReceivers(r *request, groups []*deadGroup) error {
+	for _, g := range groups[:min(len(groups), receiverGroups)] {
+		f := store.Filter{States: []store.State{store.Dead}, Reason: g.Reason, Class: g.Class, Now: r.now,
+			Status: g.Status, Limit: receiverRows}
+		found, err := u.Store.List(r.ctx, r.caller.Project, f)
+		if err != nil {
+			return err
+		}
+		rows, err := u.callbackRows(r, found.Callbacks)
+		if err != nil {
+			return err
+		}
+		g.addReceivers(rows, found.Next != nil)
+	}
+	return nil
+}
+
+// addReceivers counts the receivers of callbacks. more is true if the group has other callbacks.
+func (g *deadGroup) addReceivers(rows []*callbackRow, more bool) {
+	counts := make(map[string]int)
+	var order []*callbackRow
+	for _, row := range rows {
+		if counts[row.To] == 0 {
+			order = append(order, row)
+		}
+		counts[row.To]++
+	}
+	slices.SortStableFunc(order, func(a, b *callbackRow) int { return counts[b.To] - counts[a.To] })
+	for _, row := range order[:min(len(order), namedReceivers)] {
+		n := grouped(int64(counts[row.To]))
+		if more {
+			n += "+"
+		}
+		to := g.All + "&lane=" + url.QueryEscape(row.Lane)
+		if row.EndpointFullID != "" {
+			to = g.All + "&endpoint=" + row.EndpointFullID
+		}
+		g.Receivers = append(g.Receivers, receiverCount{row.To, n, to})
+	}
+	g.Total = grouped(int64(len(order)))
+	if more {
+		g.Total += "+"
+	}
 }
 
 // group returns the group with its texts and links. All links use the same filter, so they act on the

@@ -217,12 +217,6 @@ func (b *base) addTexts(s *laneState) {
 // path returns the path of an act on the endpoint.
 func (row *endpointRow) path(act string) string { return Root + "/endpoints/" + row.FullID + "/" + act }
 
-// Flight returns the number of attempts in flight and their current limit. It is empty if unknown.
-func (row *endpointRow) Flight() string { return flightText(row.Lane) }
-
-// Limit returns the configured limit of attempts in flight, or zero if unknown.
-func (row *endpointRow) Limit() int { return flightLimit(row.Lane) }
-
 // Paused reports whether the endpoint is paused.
 func (row *endpointRow) Paused(now int64) bool { return row.PausedUntil > now }
 

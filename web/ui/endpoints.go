@@ -20,9 +20,10 @@ type endpointsPage struct {
 	base
 	Search, Topic string
 	Held, Failing bool
-	// Narrow is true if the filter has a condition.
-	Narrow bool
-	Rows   []*endpointRow
+	// Narrow is true if the filter has a condition. Conditions is their number.
+	Narrow     bool
+	Conditions int
+	Rows       []*endpointRow
 	// Next is the URL of the next page; empty on the last.
 	Next string
 }
@@ -30,23 +31,26 @@ type endpointsPage struct {
 // An endpointRow is an endpoint in a list or at the top of its page.
 type endpointRow struct {
 	store.Endpoint
-	// FullID has the prefix. Label is the name, the external id or FullID. Address is the URL with
-	// credentials masked.
-	FullID, Label, Address string
-	// Lane is nil if the endpoint has no lane yet.
+	// FullID has the prefix. Label is the name, the external id or host and path of the URL, which is Host.
+	// Address is the URL with credentials masked.
+	FullID, Label, Address, Host string
+	// Lane is nil if the endpoint has no lane yet. Flight is the number of attempts in flight and its limit;
+	// empty if unknown.
 	Lane    *control.LaneView
+	Flight  string
 	States  []laneState
 	Figures figures
 }
 
 func newEndpointRow(ep store.Endpoint) *endpointRow {
 	row := &endpointRow{Endpoint: ep, FullID: store.EndpointPrefix + ep.ID, Address: store.MaskURL(ep.URL)}
-	row.Label = cmp.Or(ep.Name, ep.ExternalID, row.FullID)
+	row.Host = shortAddress(row.Address)
+	row.Label = cmp.Or(ep.Name, ep.ExternalID, row.Host)
 	return row
 }
 
-// endpointLabels returns the names or external ids of endpoints by their ids with the prefix. It skips empty
-// ids, deleted endpoints and endpoints with neither.
+// endpointLabels returns the names of endpoints by their ids with the prefix: name, external id, or host and
+// path. It skips empty ids and deleted endpoints.
 func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	if len(ids) == 0 {
@@ -58,9 +62,7 @@ func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error)
 	}
 	labels := make(map[string]string, len(found))
 	for id, ep := range found {
-		if label := cmp.Or(ep.Name, ep.ExternalID); label != "" {
-			labels[id] = label
-		}
+		labels[id] = cmp.Or(ep.Name, ep.ExternalID, shortAddress(store.MaskURL(ep.URL)))
 	}
 	return labels, nil
 }
@@ -75,12 +77,17 @@ func (u *UI) endpoints(r *request) (*response, error) {
 		Topic: r.searchText("topic"),
 		Held:  r.query("held") == "true", Failing: r.query("failing") == "true",
 	}
-	p.Narrow = p.Search != "" || p.Topic != "" || p.Held || p.Failing
+	p.Conditions = countTrue(p.Search != "", p.Topic != "", p.Held, p.Failing)
+	p.Narrow = p.Conditions > 0
 	f := store.EndpointFilter{
 		Search: p.Search, Topic: p.Topic, NotSending: p.Held, Failing: p.Failing, Now: r.now,
 		Limit: endpointsPerPage + 1,
 	}
 	f.After, _ = store.BareID("", r.query("cursor"))
+	failing, err := u.failingFirst(r, f)
+	if err != nil {
+		return nil, err
+	}
 	found, err := u.Store.Endpoints(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return nil, err
@@ -89,6 +96,12 @@ func (u *UI) endpoints(r *request) (*response, error) {
 	if last != nil {
 		p.Next = p.With("cursor", last.ID)
 	}
+	found = slices.DeleteFunc(found, func(ep store.Endpoint) bool {
+		return slices.ContainsFunc(failing, func(shown store.Endpoint) bool { return shown.ID == ep.ID })
+	})
+	if f.After == "" {
+		found = slices.Concat(failing, found)
+	}
 	for i := range found {
 		p.Rows = append(p.Rows, newEndpointRow(found[i]))
 	}
@@ -96,6 +109,16 @@ func (u *UI) endpoints(r *request) (*response, error) {
 		return nil, err
 	}
 	return show("endpoints", p)
+}
+
+// failingFirst returns the newest failing endpoints that match a filter. They are the first rows of the
+// list, and no later page shows them again.
+func (u *UI) failingFirst(r *request, f store.EndpointFilter) ([]store.Endpoint, error) {
+	if f.Failing { // the list has no others
+		return nil, nil
+	}
+	f.Failing, f.After, f.Limit = true, "", endpointsPerPage
+	return u.Store.Endpoints(r.ctx, r.caller.Project, f)
 }
 
 // addLaneStates sets the lanes, the figures of the last hours and the states of endpoints. It reads them for
@@ -113,18 +136,13 @@ func (u *UI) addLaneStates(r *request, b *base, rows []*endpointRow, hours int) 
 		return err
 	}
 	from := hoursAgo(r.now, hours)
-	activity := make(map[int64][]store.Activity)
-	if len(numbers) > 0 {
-		all, err := u.Store.LaneActivity(r.ctx, r.caller.Project, numbers, from)
-		if err != nil {
-			return err
-		}
-		for _, a := range all {
-			activity[a.LaneID] = append(activity[a.LaneID], a)
-		}
+	activity, err := u.laneActivity(r, numbers, hours)
+	if err != nil {
+		return err
 	}
 	for _, row := range rows {
 		row.Lane = lanes[row.LaneKey()]
+		row.Flight = b.flightText(row.Lane)
 		row.Figures = figuresOf(activity[row.LaneID], from, hours)
 		row.States = b.endpointStates(row)
 	}
@@ -146,6 +164,16 @@ func (u *UI) lanesByKey(r *request, keys []string) (map[string]*control.LaneView
 		found[views[i].Key] = &views[i]
 	}
 	return found, nil
+}
+
+// countTrue returns how many conditions are true.
+func countTrue(conditions ...bool) (n int) {
+	for _, is := range conditions {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // searchText returns a parameter of the page's URL as a search text. It replaces invalid UTF-8, removes

@@ -2,7 +2,7 @@ package ui
 
 import (
 	"cmp"
-	"fmt"
+	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,12 +20,15 @@ type lanesPage struct {
 	Search string
 	// Held selects paused lanes.
 	Held bool
-	// ByBacklog selects the largest lanes, the largest first.
+	// ByBacklog selects the largest lanes, the largest first. Why selects those of them with this block.
 	ByBacklog bool
+	Why       string
 	// Narrow is true if the filter has a condition. Unanswered is true if the index has not reported the
 	// state of a lane.
 	Narrow, Unanswered bool
-	Rows               []*laneRow
+	// Conditions is the number of the filter's conditions.
+	Conditions int
+	Rows       []*laneRow
 	// Next is the URL of the next page; empty on the last.
 	Next string
 }
@@ -35,15 +38,19 @@ type laneRow struct {
 	control.LaneView
 	// States are the lane's blocks.
 	States []laneState
-	// EndpointFullID is the id of the lane's endpoint with the prefix. EndpointLabel is the endpoint's name
-	// or external id. Both may be empty.
-	EndpointFullID, EndpointLabel string
+	// EndpointFullID is the id of the lane's endpoint with the prefix, or empty. Label is the name of the
+	// endpoint, else the key.
+	EndpointFullID, Label string
+	// Flight is the number of attempts in flight and its limit; empty if unknown.
+	Flight string
+	// Figures are the statistics of the last 24 hours.
+	Figures figures
 	// Paused is true if the lane's own pause is on.
 	Paused bool
 }
 
 func (b *base) laneRow(v *control.LaneView) *laneRow {
-	row := &laneRow{LaneView: *v, Paused: v.OwnPause > b.now}
+	row := &laneRow{LaneView: *v, Flight: b.flightText(v), Paused: v.OwnPause > b.now, Label: v.Key}
 	if v.EndpointID != "" {
 		row.EndpointFullID = store.EndpointPrefix + v.EndpointID
 	}
@@ -55,35 +62,38 @@ func (b *base) laneRow(v *control.LaneView) *laneRow {
 
 // flightText formats the number of attempts in flight and their current limit. It is empty if the index has
 // not reported them. The limit is unknown before the lane's first claim.
-func flightText(v *control.LaneView) string {
+func (b *base) flightText(v *control.LaneView) string {
 	switch {
 	case v == nil || v.State == nil:
 		return ""
 	case v.State.Concurrency == 0:
 		return strconv.Itoa(v.State.InFlight)
 	}
-	return fmt.Sprintf("%d / %d", v.State.InFlight, v.State.Concurrency)
+	return b.T("lanes.flight", "n", v.State.InFlight, "limit", v.State.Concurrency)
 }
 
-// flightLimit returns the configured limit of attempts in flight, or zero if unknown.
-func flightLimit(v *control.LaneView) int {
-	if v == nil || v.State == nil {
-		return 0
+// Page returns the page of the lane. The lane of an endpoint has the endpoint's page.
+func (l *laneRow) Page() string {
+	if l.EndpointFullID != "" {
+		return Root + "/endpoints/" + l.EndpointFullID
 	}
-	return v.State.Limit
+	return link("/lane", "key", l.Key)
 }
 
-// Flight returns the number of attempts in flight and their current limit.
-func (l *laneRow) Flight() string { return flightText(&l.LaneView) }
-
-// Most returns the configured limit of attempts in flight.
-func (l *laneRow) Most() int { return flightLimit(&l.LaneView) }
+// blocked reports whether the lane has a block.
+func (l *laneRow) blocked(code string) bool {
+	return slices.ContainsFunc(l.States, func(s laneState) bool { return s.Code == code })
+}
 
 // lanes is GET /ui/lanes.
 func (u *UI) lanes(r *request) (*response, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"),
 		Held: r.query("held") == "true", ByBacklog: r.query("sort") == "backlog"}
-	p.Narrow = p.Search != "" || p.Held
+	if p.ByBacklog {
+		p.Why = r.searchText("why")
+	}
+	p.Conditions = countTrue(p.Search != "", p.Held, p.Why != "")
+	p.Narrow = p.Conditions > 0
 	f := store.LaneFilter{Search: p.Search, Paused: p.Held, Now: r.now, DueBy: r.now, Limit: pageSize + 1}
 	if after := r.url.Query().Get("cursor"); isLaneKey(after) {
 		f.After = after
@@ -98,7 +108,10 @@ func (u *UI) lanes(r *request) (*response, error) {
 	}
 	for i := range views {
 		p.Unanswered = p.Unanswered || views[i].State == nil
-		p.Rows = append(p.Rows, p.laneRow(&views[i]))
+		row := p.laneRow(&views[i])
+		if p.Why == "" || row.blocked(p.Why) {
+			p.Rows = append(p.Rows, row)
+		}
 	}
 	if err := u.labelLanes(r, p.Rows); err != nil {
 		return nil, err
@@ -106,17 +119,91 @@ func (u *UI) lanes(r *request) (*response, error) {
 	return show("lanes", p)
 }
 
-// labelLanes sets the labels of the lanes' endpoints.
+// labelLanes sets the labels and the figures of lanes, in two calls for all of them.
 func (u *UI) labelLanes(r *request, rows []*laneRow) error {
 	var ids []string
 	for _, row := range rows {
 		ids = append(ids, row.EndpointFullID)
 	}
 	labels, err := u.endpointLabels(r, ids)
+	if err != nil {
+		return err
+	}
 	for _, row := range rows {
-		row.EndpointLabel = labels[row.EndpointFullID]
+		row.Label = cmp.Or(labels[row.EndpointFullID], row.Label)
+	}
+	return u.addFigures(r, rows, listHours)
+}
+
+// addFigures sets the figures of lanes from their activity in the last hours.
+func (u *UI) addFigures(r *request, rows []*laneRow, hours int) error {
+	numbers := make([]int64, len(rows))
+	for i, row := range rows {
+		numbers[i] = row.ID
+	}
+	activity, err := u.laneActivity(r, numbers, hours)
+	for _, row := range rows {
+		row.Figures = figuresOf(activity[row.ID], hoursAgo(r.now, hours), hours)
 	}
 	return err
+}
+
+// laneActivity returns the activity of lanes in the last hours, by the lanes' numbers.
+func (u *UI) laneActivity(r *request, numbers []int64, hours int) (map[int64][]store.Activity, error) {
+	found := make(map[int64][]store.Activity)
+	if len(numbers) == 0 {
+		return found, nil
+	}
+	all, err := u.Store.LaneActivity(r.ctx, r.caller.Project, numbers, hoursAgo(r.now, hours))
+	for i := range all {
+		found[all[i].LaneID] = append(found[all[i].LaneID], all[i])
+	}
+	return found, err
+}
+
+// lanePage is the page of one lane.
+type lanePage struct {
+	base
+	*laneRow
+	// Attempts and Took are charts.
+	Attempts, Took template.HTML
+	Callbacks      callbackTable
+	History        []change
+}
+
+// lane is GET /ui/lane?key=KEY. For the lane of an endpoint it redirects to the endpoint's page.
+func (u *UI) lane(r *request) (*response, error) {
+	key, err := r.laneKey()
+	if err != nil {
+		return nil, err
+	}
+	row, err := u.findLane(r, key)
+	if err != nil {
+		return nil, err
+	}
+	if row.EndpointFullID != "" {
+		return redirect(row.Page())
+	}
+	p := &lanePage{base: u.baseTitled(r, "lanes", row.Label), laneRow: row}
+	if err := u.addFigures(r, []*laneRow{row}, endpointHours); err != nil {
+		return nil, err
+	}
+	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
+	newest, err := u.Store.List(r.ctx, r.caller.Project,
+		store.Filter{Lane: row.Key, Now: r.now, Limit: endpointCallbacks})
+	if err != nil {
+		return nil, err
+	}
+	p.Callbacks.Caption = p.T("endpoint.callbacks")
+	p.Callbacks.Rows, err = u.callbackRows(r, newest.Callbacks)
+	if err != nil {
+		return nil, err
+	}
+	p.History, err = u.historyOf(r, row.Key)
+	if err != nil {
+		return nil, err
+	}
+	return show("lane", p)
 }
 
 // isLaneKey reports whether a text from a URL can be a lane's key.
@@ -160,7 +247,7 @@ func (u *UI) laneActs() []Route {
 	return actsOn(u, kind[*laneRow]{
 		path: "/lanes/", texts: "lanes.", section: "lanes", id: (*request).laneKey, find: u.findLane,
 		begin: (*form).beginLane,
-		page:  func(r *request) string { return link("/lanes", "q", r.url.Query().Get("key")) },
+		page:  func(r *request) string { return link("/lane", "key", r.url.Query().Get("key")) },
 	}, []actOn[*laneRow]{
 		{name: "pause", ask: askPause[*laneRow], do: pause},
 		{name: "resume", ask: (*form).askResumeLane, do: resume},

@@ -9,52 +9,55 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
 const (
 	// topLanes and newestCallbacks bound the rows of the two lists.
-	topLanes, newestCallbacks = 8, 8
+	topLanes, newestCallbacks = 6, 5
 	// overdueAfter is how long the oldest callback may be overdue before the page shows a warning.
 	overdueAfter = 5 * time.Second
 )
 
-// overviewPage is the start page: rates, backlog and health.
+// overviewPage is the start page: what needs attention, health, rates and backlog.
 type overviewPage struct {
 	base
-	// AcceptedRate and DeliveredRate are callbacks per second over the last one to two minutes.
-	AcceptedRate, DeliveredRate string
-	// Share is the percentage of successful attempts in the last hour. It is negative without attempts.
-	Share float64
-	Due   store.DueNow
-	// Late is true if the oldest due callback is overdue by more than overdueAfter.
-	Late bool
-	Dead int64
-	Open int64
+	// Attention is what is wrong, with the act that helps. Partial is true if there may be more.
+	Attention []problem
+	Figures   []figure
+	Due       store.DueNow
 
-	Ranges                         []chip
-	Throughput, Attempts, Lateness template.HTML
-	Tiers, DueSoon                 template.HTML
+	Ranges                        []chip
+	Throughput, Attempts, DueSoon template.HTML
+	Tiers                         template.HTML
 
 	Lanes  []*laneRow
 	Newest callbackTable
 	installation
 }
 
+// A figure is a number with its name. Spark and Link may be empty.
+type figure struct {
+	Name, Value, Link string
+	Spark             template.HTML
+}
+
 // overview is GET /ui/.
 func (u *UI) overview(r *request) (*response, error) {
 	p := &overviewPage{base: u.base(r, "overview", "overview.title")}
-	for _, part := range []func(*request, *overviewPage) error{
-		u.readRates, u.drawCharts, u.readBacklog, u.readNewest,
+	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []func(*request, *overviewPage, *store.Counts) error{
+		u.readLanesInto, u.readAttention, u.drawCharts, u.readNewest,
 	} {
-		if err := part(r, p); err != nil {
+		if err := part(r, p, &counts); err != nil {
 			return nil, err
 		}
 	}
 	if r.caller.Root() { // all projects share the processes and the index
-		var err error
 		p.installation, err = u.installation(r)
 		if err != nil {
 			return nil, err
@@ -63,26 +66,49 @@ func (u *UI) overview(r *request) (*response, error) {
 	return show("overview", p)
 }
 
-// readRates sets the current rates and the success share of the last hour.
-func (u *UI) readRates(r *request, p *overviewPage) error {
-	const span = store.Minute
-	begin := span.Begin(r.now) - span.Milliseconds()
-	recent, err := u.Store.Activity(r.ctx, r.caller.Project, 0, span, begin-58*span.Milliseconds(), r.now+1)
-	if err != nil {
-		return err
-	}
+// readRates returns the minutes of the last hour, the oldest first. The present minute is the last.
+func (u *UI) readRates(r *request) ([]store.Activity, error) {
+	from := store.Minute.Begin(r.now) - 59*store.Minute.Milliseconds()
+	rows, err := u.Store.Activity(r.ctx, r.caller.Project, 0, store.Minute, from, r.now+1)
+	return spansOf(rows, store.Minute, from, 60), err
+}
+
+// figuresOfHour sets the figures from the minutes of the last hour. Rates are those of the last one to two
+// minutes.
+func (p *overviewPage) figuresOfHour(minutes []store.Activity, counts *store.Counts) {
 	var last, hour store.Activity
-	for i := range recent {
-		hour.Add(&recent[i])
-		if recent[i].At >= begin {
-			last.Add(&recent[i])
-		}
+	for i := range minutes {
+		hour.Add(&minutes[i])
 	}
-	seconds := float64(r.now-begin) / 1000
-	p.AcceptedRate, p.DeliveredRate = rate(float64(last.Accepted)/seconds),
-		rate(float64(last.Succeeded)/seconds)
-	p.Share = share(hour.Succeeded, hour.Succeeded+hour.Failed+hour.Unknown)
-	return nil
+	recent := minutes[len(minutes)-2:]
+	for i := range recent {
+		last.Add(&recent[i])
+	}
+	seconds := float64(p.now-recent[0].At) / 1000
+	spark := func(value func(a *store.Activity) float64) template.HTML {
+		return picture.Chart{Form: picture.Spark, Width: 64, Height: 20,
+			Series: []picture.Series{{Values: valuesOf(minutes[:len(minutes)-1], value)}}}.HTML()
+	}
+	ofShare := func(a *store.Activity) float64 { return share(a.Succeeded, a.Succeeded+a.Failed+a.Unknown) }
+	lag := "–"
+	if ms := hour.Lateness.Quantile(.99); !math.IsNaN(ms) {
+		lag = shortMillis(ms)
+	}
+	success := "–"
+	if percent := ofShare(&hour); percent >= 0 {
+		success = fmt.Sprintf("%.1f %%", percent)
+	}
+	p.Figures = []figure{
+		{Name: "overview.accepted", Value: rate(float64(last.Accepted) / seconds),
+			Spark: spark(func(a *store.Activity) float64 { return float64(a.Accepted) })},
+		{Name: "overview.delivered", Value: rate(float64(last.Succeeded) / seconds),
+			Spark: spark(func(a *store.Activity) float64 { return float64(a.Succeeded) })},
+		{Name: "overview.share", Value: success, Spark: spark(ofShare)},
+		{Name: "overview.lag", Value: lag},
+		{Name: "overview.open", Value: grouped(counts.States[store.Scheduled]),
+			Link: link("/callbacks", "state", string(store.Scheduled))},
+		{Name: "overview.dead", Value: grouped(counts.States[store.Dead]), Link: Root + "/dead"},
+	}
 }
 
 // share returns part as a percentage of whole. It is negative if whole is zero.
@@ -93,27 +119,9 @@ func share(part, whole int64) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// readBacklog sets the numbers of due, dead and open callbacks, their charts and the most delayed lanes.
-func (u *UI) readBacklog(r *request, p *overviewPage) error {
-	var err error
-	p.Due, err = u.Store.DueNow(r.ctx, r.caller.Project, r.now)
-	if err != nil {
-		return err
-	}
-	p.Late = p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > overdueAfter.Milliseconds()
-	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
-	if err != nil {
-		return err
-	}
-	p.Dead, p.Open = counts.States[store.Dead], counts.States[store.Scheduled]
-	p.Tiers = p.tiersChart(counts.Tiers)
-	hours, err := u.Store.DueHours(r.ctx, r.caller.Project, store.Hour.Begin(r.now),
-		r.now+dueHours*store.Hour.Milliseconds())
-	if err != nil {
-		return err
-	}
-	p.DueSoon = p.dueChart(hours)
-	views, err := u.largestLanes(r, &counts, store.LaneFilter{Now: r.now, DueBy: r.now})
+// readLanesInto sets the most delayed lanes.
+func (u *UI) readLanesInto(r *request, p *overviewPage, counts *store.Counts) error {
+	views, err := u.largestLanes(r, counts, store.LaneFilter{Now: r.now, DueBy: r.now})
 	if err != nil {
 		return err
 	}
@@ -125,7 +133,6 @@ func (u *UI) readBacklog(r *request, p *overviewPage) error {
 		return cmp.Or(cmp.Compare(dueOr(a.OldestDue, r.now), dueOr(b.OldestDue, r.now)),
 			cmp.Compare(b.Open, a.Open))
 	})
-	p.Lanes = p.Lanes[:min(len(p.Lanes), topLanes)]
 	return u.labelLanes(r, p.Lanes)
 }
 
@@ -137,11 +144,12 @@ func dueOr(due, now int64) int64 {
 	return due
 }
 
-func (u *UI) readNewest(r *request, p *overviewPage) error {
+func (u *UI) readNewest(r *request, p *overviewPage, _ *store.Counts) error {
 	newest, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Now: r.now, Limit: newestCallbacks})
 	if err != nil {
 		return err
 	}
+	p.Lanes = p.Lanes[:min(len(p.Lanes), topLanes)]
 	p.Newest.Caption = p.T("overview.newest")
 	p.Newest.Rows, err = u.callbackRows(r, newest.Callbacks)
 	return err
@@ -166,8 +174,18 @@ func rangeOf(name string) timeRange {
 // dueHours is the number of hours in the chart of due callbacks, the current one included.
 const dueHours = 24
 
-// drawCharts draws the charts of throughput, attempts and lateness.
-func (u *UI) drawCharts(r *request, p *overviewPage) error {
+// chartHeight is the height of the overview's charts in pixels.
+const chartHeight = 120
+
+// drawCharts draws the charts of throughput, attempts and due callbacks.
+func (u *UI) drawCharts(r *request, p *overviewPage, counts *store.Counts) error {
+	p.Tiers = p.tiersChart(counts.Tiers)
+	hours, err := u.Store.DueHours(r.ctx, r.caller.Project, store.Hour.Begin(r.now),
+		r.now+dueHours*store.Hour.Milliseconds())
+	if err != nil {
+		return err
+	}
+	p.DueSoon = p.dueChart(hours)
 	chosen := rangeOf(r.query("range"))
 	for _, each := range timeRanges {
 		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name),
@@ -193,11 +211,11 @@ func (u *UI) drawCharts(r *request, p *overviewPage) error {
 	}
 	chart := func(
 		name string, form picture.Form, value func(float64) string, all ...picture.Series,
-	) picture.Chart {
+	) template.HTML {
 		return picture.Chart{
 			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: times, Step: time.Duration(chosen.span),
-			Series: all, Value: value,
-		}
+			Series: all, Value: value, Height: chartHeight,
+		}.HTML()
 	}
 	p.Throughput = chart("throughput", picture.Lines, rate,
 		picture.Series{Name: p.T("overview.accepted"), Values: perSecond(func(a *store.Activity) int64 {
@@ -206,16 +224,8 @@ func (u *UI) drawCharts(r *request, p *overviewPage) error {
 		picture.Series{Name: p.T("overview.delivered"), Values: perSecond(func(a *store.Activity) int64 {
 			return a.Succeeded
 		})},
-	).HTML()
-	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(spans)...).HTML()
-	late := func(percent string, q float64) picture.Series {
-		values := valuesOf(spans, func(a *store.Activity) float64 { return a.Lateness.Quantile(q) })
-		return picture.Series{Name: p.T("chart.percentile", "q", percent), Values: values}
-	}
-	lateness := chart("lateness", picture.Lines, milliseconds, late("50", .5), late("95", .95),
-		late("99", .99))
-	lateness.Scale, lateness.Min = picture.Log, 1
-	p.Lateness = lateness.HTML()
+	)
+	p.Attempts = chart("attempts", picture.Bars, whole, p.outcomes(spans)...)
 	return nil
 }
 
@@ -285,10 +295,15 @@ func (b *base) axis(from, to time.Time) picture.TimeAxis {
 // tiersChart draws the number of scheduled callbacks by the number of their next attempt. It has no waits:
 // they depend on the policy.
 func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
-	usual := len(accept.PaymentPolicy().Tiers)
+	shown := fewTiers
+	for tier := range tiers {
+		if tiers[tier] > 0 {
+			shown = min(max(shown, tier+1), maxTier)
+		}
+	}
 	c := picture.Categories{Label: p.T("chart.tiers"), NoData: p.T("chart.nodata"), Value: whole}
-	for tier := range maxTier {
-		if tier > usual && tiers[tier] <= 0 {
+	for tier := range shown {
+		if tier >= fewTiers && tiers[tier] <= 0 {
 			continue
 		}
 		name := p.T("overview.tier.first")
@@ -303,8 +318,8 @@ func (p *overviewPage) tiersChart(tiers map[int]int64) template.HTML {
 	return c.HTML()
 }
 
-// maxTier bounds the positions of the chart.
-const maxTier = 100
+// fewTiers is the number of positions that the chart has at least, maxTier at most.
+const fewTiers, maxTier = 5, 100
 
 // positive formats a number, zero as "".
 func positive(n int) string {
@@ -324,11 +339,12 @@ func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 		}
 	}
 	return picture.Chart{
-		Frame: p.picture("due"), TimeAxis: p.axis(time.UnixMilli(from), time.Time{}), Form: picture.Bars,
-		Step:   time.Hour,
-		Times:  timesOf(spansOf(nil, store.Hour, from, dueHours)),
-		First:  &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
-		Series: []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,
+		Frame: p.quiet("due"), Height: chartHeight, Form: picture.Bars,
+		TimeAxis: p.axis(time.UnixMilli(from), time.Time{}),
+		Step:     time.Hour,
+		Times:    timesOf(spansOf(nil, store.Hour, from, dueHours)),
+		First:    &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
+		Series:   []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,
 	}.HTML()
 }
 

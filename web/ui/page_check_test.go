@@ -158,6 +158,10 @@ func textWithout(n *html.Node, data func(n *html.Node) bool) string {
 			out.WriteString(n.Data + "\n")
 		}
 		for _, name := range []string{"title", "aria-label", "placeholder", "data-name"} {
+			classes := strings.Fields(attr(n, "class"))
+			if name == "title" && slices.Contains(classes, "cut") {
+				continue // it repeats the text of the cell
+			}
 			if hasAttr(n, name) && n.Data != "input" && n.Data != "textarea" {
 				out.WriteString(attr(n, name) + "\n")
 			}

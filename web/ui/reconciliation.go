@@ -181,10 +181,20 @@ func (p *reconciliationPage) offer(by string) {
 	}{{"today", 0, 1}, {"yesterday", -1, 0}, {"week", -6, 1}, {"month", -29, 1}} {
 		from, to := inputText(p.r, dayBegin(p.r, q.from)), inputText(p.r, dayBegin(p.r, q.to))
 		p.Quick = append(p.Quick, chip{
-			Text: p.T("books.quick." + q.name), Current: p.From == from && p.To == to,
+			Text: p.T("books.quick." + q.name), Current: p.Moment(p.From) == from && p.Moment(p.To) == to,
 			Link: link("/books", "from", from, "to", to, "group_by", by, "label", p.Label),
 		})
 	}
+}
+
+// Day returns the day of a typed time for a date field. It returns "" for a time within a day: only a field
+// with a time can show that.
+func (p *reconciliationPage) Day(typed string) string {
+	day, ok := strings.CutSuffix(p.Moment(typed), "T00:00:00")
+	if !ok {
+		return ""
+	}
+	return day
 }
 
 // addGroups sets the total and the rows. Days are in reverse order; other groups begin with the worst.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -79,9 +80,22 @@ var redriveTones = map[store.RedriveState]string{
 }
 
 func newRedriveRow(b *base, redrive *store.Redrive) *redriveRow {
-	return &redriveRow{Redrive: *redrive, FullID: store.RedrivePrefix + redrive.ID,
+	row := &redriveRow{Redrive: *redrive, FullID: store.RedrivePrefix + redrive.ID,
 		Tone:      redriveTones[redrive.State],
 		PerSecond: b.rate(redrive.Rate)}
+	if redrive.Matched == 0 && redrive.State == store.RedriveDone {
+		row.Tone = "" // nothing was done
+	}
+	return row
+}
+
+// By returns the name of the actor, without the id of the key.
+func (row *redriveRow) By() string { return actorName(row.Actor) }
+
+// actorName returns the name of an actor, without the id of the key.
+func actorName(actor string) string {
+	name, _, _ := strings.Cut(actor, " ("+store.KeyPrefix)
+	return name
 }
 
 // Verb returns the catalogue key of the action.
@@ -89,8 +103,11 @@ func (row *redriveRow) Verb() string { return "redrives.action." + string(row.Ac
 
 // Label returns the catalogue key of the state. A redrive that was paused while it gathers has its own key.
 func (row *redriveRow) Label() string {
-	if row.Paused && row.State == store.RedriveGathering {
+	switch {
+	case row.Paused && row.State == store.RedriveGathering:
 		return "redrives.state.gathering_paused"
+	case row.State == store.RedriveDone && row.Matched == 0:
+		return "redrives.state.nothing"
 	}
 	return "redrives.state." + string(row.State)
 }

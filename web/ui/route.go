@@ -99,6 +99,7 @@ func (u *UI) table() []Route {
 			livePage("/endpoints/:id", u.endpoint),
 			post("/endpoints/:id/test", store.ScopeOperate, u.testEndpoint),
 			livePage("/lanes", u.lanes),
+			livePage("/lane", u.lane),
 			livePage("/polls", u.polls),
 			livePage("/schedules", u.schedules),
 			livePage("/schedules/:id", u.schedule),

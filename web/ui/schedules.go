@@ -19,8 +19,9 @@ type schedulesPage struct {
 	Rows    []*scheduleRow
 	// Next is the URL of the next page; empty on the last. First is the URL of the first; empty on the first.
 	Next, First string
-	// Narrow is true if the filter has a condition.
-	Narrow bool
+	// Narrow is true if the filter has a condition. Conditions is their number.
+	Narrow     bool
+	Conditions int
 }
 
 // A scheduleRow is a schedule in a list.
@@ -60,7 +61,8 @@ func (u *UI) schedules(r *request) (*response, error) {
 	default:
 		chosen = ""
 	}
-	p.Narrow = chosen != "" || p.Search != ""
+	p.Conditions = countTrue(chosen != "", p.Search != "")
+	p.Narrow = p.Conditions > 0
 	p.Enabled = p.orAny(chosen, []option{
 		{Value: "true", Text: p.T("schedules.enabled"), Chosen: chosen == "true"},
 		{Value: "false", Text: p.T("schedules.disabled"), Chosen: chosen == "false"},

@@ -85,7 +85,9 @@ var answers = map[string]any{
 	},
 	"Endpoints": func(w *world, args []any) []store.Endpoint {
 		f := args[1].(store.EndpointFilter)
-		is := func(ep store.Endpoint) bool { return f.After == "" || ep.ID < f.After }
+		is := func(ep store.Endpoint) bool {
+			return (f.After == "" || ep.ID < f.After) && (!f.Failing || ep.FailingSince > 0)
+		}
 		return rowsWhere(w.has.Endpoints, f.Limit, is)
 	},
 	"FindEndpoints": func(w *world, args []any) map[string]store.Endpoint {

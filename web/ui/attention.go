@@ -1,0 +1,192 @@
+package ui
+
+import (
+	"slices"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// Bounds of what needs attention: causes, lanes and endpoints that a line names.
+const (
+	namedCauses    = 3
+	namedLanes     = 3
+	namedEndpoints = 3
+)
+
+// A problem is one line of what needs attention.
+type problem struct {
+	// Kind is the colour. Text says what is wrong and how often.
+	Kind, Text string
+	Parts      []problemPart
+	// Acts are links to the list that shows exactly it, or to the form that cures it.
+	Acts []problemAct
+}
+
+// A problemPart is one cause or object. Link may be empty. Note is an operator's text and Data is true if
+// Name is no text of the catalogue. Since is a time in Unix milliseconds, or zero.
+type problemPart struct {
+	Count, Name, Link, Note string
+	Data                    bool
+	Since                   int64
+}
+
+// A problemAct is a link. Asks is true if it leads to a form.
+type problemAct struct {
+	Text, Link string
+	Asks       bool
+}
+
+// readAttention sets the figures of the last hour and what needs attention.
+func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) error {
+	minutes, err := u.readRates(r)
+	if err != nil {
+		return err
+	}
+	p.figuresOfHour(minutes, counts)
+	var dead int64
+	for i := range minutes {
+		dead += minutes[i].Dead
+	}
+	if dead > 0 {
+		if err := u.deadProblem(r, p, dead); err != nil {
+			return err
+		}
+	}
+	if err := u.laneProblems(r, p); err != nil {
+		return err
+	}
+	p.Due, err = u.Store.DueNow(r.ctx, r.caller.Project, r.now)
+	if err != nil {
+		return err
+	}
+	if p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > overdueAfter.Milliseconds() {
+		n := grouped(int64(p.Due.Count))
+		if p.Due.More {
+			n += "+"
+		}
+		p.Attention = append(p.Attention, problem{Kind: "warn", Text: p.T("attention.overdue", "n", n),
+			Parts: []problemPart{{Name: p.T("attention.oldest"), Since: p.Due.OldestAt}},
+			Acts: []problemAct{{Text: p.T("attention.show"),
+				Link: link("/callbacks", "overdue", "true", "order", "due")}}})
+	}
+	return u.failingProblem(r, p)
+}
+
+// deadProblem adds the callbacks that became dead in the last hour, with the most frequent causes of all dead
+// ones.
+func (u *UI) deadProblem(r *request, p *overviewPage, n int64) error {
+	groups, err := u.Store.DeadGroups(r.ctx, r.caller.Project)
+	if err != nil {
+		return err
+	}
+	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", n),
+		Acts: []problemAct{{Text: p.T("menu.dead"), Link: Root + "/dead"}}}
+	byClass := make(map[store.Class]int)
+	var order []store.Class
+	for _, g := range groups { // the largest group first
+		if byClass[g.Class] == 0 {
+			order = append(order, g.Class)
+		}
+		byClass[g.Class] += g.Count
+	}
+	slices.SortStableFunc(order, func(a, b store.Class) int { return byClass[b] - byClass[a] })
+	for _, class := range order[:min(len(order), namedCauses)] {
+		name := p.Or("class.", string(class))
+		if class == "" {
+			name = p.T("attention.unsent")
+		}
+		line.Parts = append(line.Parts, problemPart{Count: grouped(int64(byClass[class])), Name: name,
+			Data: class != "" && !p.Has("class."+string(class)),
+			Link: link("/callbacks", "state", string(store.Dead), "class", string(class))})
+	}
+	p.Attention = append(p.Attention, line)
+	return nil
+}
+
+// blocking are the codes of the blocks that need an operator, in the order of the page.
+var blocking = [...]string{
+	control.BlockBreakerOpen, control.BlockEndpointOff, control.BlockEndpointPaused, control.BlockLanePaused,
+}
+
+// laneProblems adds the lanes with a backlog that a pause, an open breaker or a disabled endpoint blocks.
+func (u *UI) laneProblems(r *request, p *overviewPage) error {
+	for _, code := range blocking {
+		line := problem{Kind: "warn"}
+		if code == control.BlockBreakerOpen || code == control.BlockEndpointOff {
+			line.Kind = "bad"
+		}
+		n := 0
+		var only laneState
+		for _, row := range p.Lanes {
+			at := slices.IndexFunc(row.States, func(s laneState) bool { return s.Code == code })
+			if row.Open == 0 || at < 0 {
+				continue
+			}
+			n++
+			only = row.States[at]
+			if n > namedLanes {
+				continue
+			}
+			part := problemPart{Name: row.Label, Data: true, Link: row.Page(), Since: only.Since,
+				Note: only.Note}
+			who, err := u.whoPaused(r, row, code)
+			if err != nil {
+				return err
+			}
+			part.Count = who
+			line.Parts = append(line.Parts, part)
+		}
+		if n == 0 {
+			continue
+		}
+		line.Text = p.T("attention."+code, "n", n)
+		if n == 1 && only.Act != "" && p.Can(string(store.ScopeOperate)) {
+			line.Acts = append(line.Acts, problemAct{Text: only.ActText, Link: only.Act, Asks: true})
+		}
+		line.Acts = append(line.Acts, problemAct{Text: p.T("attention.show"),
+			Link: link("/lanes", "sort", "backlog", "why", code)})
+		p.Attention = append(p.Attention, line)
+	}
+	return nil
+}
+
+// whoPaused returns the name of the key that has paused a lane or its endpoint; empty if the audit log does
+// not say.
+func (u *UI) whoPaused(r *request, row *laneRow, code string) (string, error) {
+	f := store.AuditFilter{Object: row.Key, Action: "lane.pause", Limit: 1}
+	switch code {
+	case control.BlockLanePaused:
+	case control.BlockEndpointPaused:
+		f.Object, f.Action = row.EndpointID, "endpoint.pause"
+	default:
+		return "", nil
+	}
+	found, err := u.Store.Audit(r.ctx, r.caller.Project, f)
+	if err != nil || len(found.Entries) == 0 {
+		return "", err
+	}
+	return actorName(found.Entries[0].Actor), nil
+}
+
+// failingProblem adds the endpoints whose last attempt has failed.
+func (u *UI) failingProblem(r *request, p *overviewPage) error {
+	found, err := u.Store.Endpoints(r.ctx, r.caller.Project,
+		store.EndpointFilter{Failing: true, Now: r.now, Limit: endpointsPerPage + 1})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	n := grouped(int64(min(len(found), endpointsPerPage)))
+	if len(found) > endpointsPerPage {
+		n += "+"
+	}
+	line := problem{Kind: "warn", Text: p.T("attention.failing", "n", n),
+		Acts: []problemAct{{Text: p.T("attention.show"), Link: link("/endpoints", "failing", "true")}}}
+	for i := range found[:min(len(found), namedEndpoints)] {
+		row := newEndpointRow(found[i])
+		line.Parts = append(line.Parts, problemPart{Name: row.Label, Data: true,
+			Link: Root + "/endpoints/" + row.FullID, Since: row.FailingSince})
+	}
+	p.Attention = append(p.Attention, line)
+	return nil
+}
