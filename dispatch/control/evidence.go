@@ -20,36 +20,88 @@ const (
 	evidencePage     = 250
 )
 
-// Evidence returns a plain-text report about a callback, for a receiver that claims it was never notified.
-// The report lists the latest evidenceAttempts attempts and counts the older ones. It contains no
-// credentials, and the SHA-256 of the payload instead of the payload. Its error is store.ErrNotFound for an
-// unknown callback.
+// A Report is what the records say of a callback, for a receiver that claims it was never notified. It has no
+// credentials: show its URLs with store.MaskURL and its texts with Mask. Times are Unix milliseconds.
+type Report struct {
+	At       int64 // when the report was made
+	Callback store.Callback
+	// FirstDue is when the callback, or the first attempt of one that was retried, was first due.
+	FirstDue int64
+	// Attempts are the latest evidenceAttempts attempts, oldest first. Total counts all.
+	Attempts []store.Attempt
+	Total    int
+	// PayloadSize and PayloadSum are the bytes and the SHA-256 of the payload. PayloadSum is empty if the
+	// callback has none, or if it is no longer kept.
+	PayloadSize int
+	PayloadSum  string
+
+	masks bool
+}
+
+// Mask masks card numbers in a text, if the settings say so.
+func (r *Report) Mask(text string) string {
+	if r.masks {
+		return store.MaskPANText(text)
+	}
+	return text
+}
+
+// Older counts the attempts that are too old for the report.
+func (r *Report) Older() int {
+	if len(r.Attempts) == 0 {
+		return 0
+	}
+	return r.Attempts[0].Number - 1
+}
+
+// Evidence returns the report about a callback as plain text in English. Its error is store.ErrNotFound for
+// an unknown callback.
 func (ct *Controller) Evidence(ctx context.Context, project, id string) (string, error) {
-	fail := func(err error) (string, error) { return "", fmt.Errorf("evidence of %s: %w", id, err) }
+	r, err := ct.Report(ctx, project, id)
+	if err != nil {
+		return "", err
+	}
+	return r.text(), nil
+}
+
+// Report returns the report about a callback. Its error is store.ErrNotFound for an unknown callback.
+func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, error) {
+	fail := func(err error) (*Report, error) { return nil, fmt.Errorf("report about %s: %w", id, err) }
 	c, err := ct.o.Store.Get(ctx, project, id)
 	if err != nil {
 		return fail(err)
 	}
-	attempts, err := ct.lastAttempts(ctx, project, id)
+	r := &Report{At: ct.clock.Now(), Callback: c, masks: ct.o.PanGuard.Masks()}
+	r.Attempts, err = ct.lastAttempts(ctx, project, id)
 	if err != nil {
 		return fail(err)
 	}
-	firstDue, err := ct.firstDue(ctx, &c, attempts)
+	r.Total = max(len(r.Attempts), c.AttemptSeq)
+	r.FirstDue, err = ct.firstDue(ctx, &c, r.Attempts)
 	if err != nil {
 		return fail(err)
 	}
 	body, err := ct.o.Store.Payload(ctx, project, id)
-	if err != nil && !errors.Is(err, store.ErrPayloadPurged) && !errors.Is(err, store.ErrNotFound) {
+	switch {
+	case err == nil && c.PayloadID != "":
+		sum := sha256.Sum256(body.Body)
+		r.PayloadSize, r.PayloadSum = len(body.Body), hex.EncodeToString(sum[:])
+	case err != nil && !errors.Is(err, store.ErrPayloadPurged) && !errors.Is(err, store.ErrNotFound):
 		return fail(err)
 	}
+	return r, nil
+}
+
+// text returns the report in English.
+func (r *Report) text() string {
 	var b strings.Builder
-	now := ct.clock.Now()
+	c := &r.Callback
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, "%-14s %s\n", name+":", value)
 		}
 	}
-	line("reported", clock.Instant(now))
+	line("reported", clock.Instant(r.At))
 	line("callback", store.CallbackPrefix+c.ID)
 	line("reference", c.Ref)
 	line("topic", c.Topic)
@@ -60,21 +112,20 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	line("webhook-id", store.CallbackPrefix+c.ID+" (the same on every attempt)")
 	line("accepted", clock.Instant(c.CreatedAt))
 	due := "first due"
-	if firstDue != c.FirstDueAt {
+	if r.FirstDue != c.FirstDueAt {
 		due = "attempt 1 due"
 	}
-	line(due, clock.Instant(firstDue))
+	line(due, clock.Instant(r.FirstDue))
 	line("content type", c.ContentType)
 	switch {
-	case err == nil && c.PayloadID != "":
-		sum := sha256.Sum256(body.Body)
-		line("payload", fmt.Sprintf("%d bytes, SHA-256 %s", len(body.Body), hex.EncodeToString(sum[:])))
+	case r.PayloadSum != "":
+		line("payload", fmt.Sprintf("%d bytes, SHA-256 %s", r.PayloadSize, r.PayloadSum))
 	case c.PayloadPurged:
 		line("payload", "no longer kept")
 	default:
 		line("payload", "none")
 	}
-	state := string(c.StateAt(now))
+	state := string(c.StateAt(r.At))
 	if c.Kind == store.Poll && c.State == store.Succeeded {
 		state = "final"
 	}
@@ -85,24 +136,20 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if c.FinishedAt != 0 {
 		line("ended", clock.Instant(c.FinishedAt))
 	}
-	fmt.Fprintf(&b, "attempts:      %d, of which %d count\n", max(len(attempts), c.AttemptSeq),
-		c.AttemptCount)
-	if n := len(attempts); n > 0 && attempts[0].Number > 1 {
+	fmt.Fprintf(&b, "attempts:      %d, of which %d count\n", r.Total, c.AttemptCount)
+	if older := r.Older(); older > 0 {
 		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n",
-			n, attempts[0].Number-1)
+			len(r.Attempts), older)
 	}
-	for i := range attempts {
-		writeAttempt(&b, &c, &attempts[i])
+	for i := range r.Attempts {
+		writeAttempt(&b, c, &r.Attempts[i])
 	}
 	if c.DueAt != 0 && c.State == store.Scheduled {
 		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
 	}
 	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the URL's " +
 		"query are masked.\n")
-	if ct.o.PanGuard.Masks() {
-		return store.MaskPANText(b.String()), nil
-	}
-	return b.String(), nil
+	return r.Mask(b.String())
 }
 
 // lastAttempts returns the latest evidenceAttempts attempts, oldest first.

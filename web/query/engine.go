@@ -28,8 +28,10 @@ type Engine interface {
 	Edit(
 		ctx context.Context, project, id string, r control.EditRequest, by store.Actor,
 	) (store.Callback, error)
-	// Explain says why a callback is not sent yet. Evidence returns its delivery report.
+	// Explain says why a callback is not sent yet. Report returns its delivery report, and Evidence the same
+	// as text in English.
 	Explain(ctx context.Context, project, id string) (control.Explanation, error)
+	Report(ctx context.Context, project, id string) (*control.Report, error)
 	Evidence(ctx context.Context, project, id string) (string, error)
 
 	// Poll and ResolvePoll return store.ErrNotFound for a callback that is not a poll.

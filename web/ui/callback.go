@@ -253,26 +253,6 @@ func (u *UI) payload(r *request) (*response, error) {
 	return download(r.params["id"]+".txt", append([]byte{}, payload.Body...))
 }
 
-// evidencePage is the delivery report of a callback, for a dispute about whether it was sent.
-type evidencePage struct {
-	base
-	FullID, Text string
-}
-
-// evidence is GET /ui/callbacks/{id}/evidence.
-func (u *UI) evidence(r *request) (*response, error) {
-	id := r.params["id"]
-	text, err := load(r, store.CallbackPrefix, u.Engine.Evidence)
-	if err != nil {
-		return nil, err
-	}
-	if r.query("as") == "text" {
-		return download(id+"-evidence.txt", []byte(text))
-	}
-	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: id, Text: text}
-	return show("evidence", p)
-}
-
 // timelineInto sets one page of the timeline. It begins with the newest attempts, which the caller has read,
 // or before the attempt that the parameter "before" names. The acts of the same period are merged into it.
 func (u *UI) timelineInto(r *request, p *callbackPage, newest []store.Attempt) error {

@@ -167,8 +167,8 @@ func (b *base) translated(text string, depth int) (html template.HTML, ok bool) 
 	return "", false
 }
 
-// translatedParts translates a list of texts, if each of them has a translation. A text may itself contain the
-// separator.
+// translatedParts translates a list of texts, if each of them has a translation. A text may itself contain
+// the separator.
 func (b *base) translatedParts(text string, depth int) (template.HTML, bool) {
 	for _, list := range engineLists {
 		parts := splitUnquoted(text, list.between)

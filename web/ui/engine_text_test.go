@@ -33,8 +33,8 @@ var reporters = regexp.MustCompile(`^(Add|add|Fail|fail|check|require|refuse|ref
 	`Invalid|invalid)$`)
 
 // texters are files in which every error and every returned text is shown to users.
-var texters = regexp.MustCompile(`sign/headers\.go|sign/secret\.go|outbound/checkurl\.go|accept/policies\.go|` +
-	`schedule/tiers\.go|outbound/class\.go|sink/validate\.go|sink/config\.go`)
+var texters = regexp.MustCompile(`sign/headers\.go|sign/secret\.go|outbound/checkurl\.go|` +
+	`accept/policies\.go|schedule/tiers\.go|outbound/class\.go|sink/validate\.go|sink/config\.go`)
 
 // engineSources are the packages whose texts pages show.
 var engineSources = []string{

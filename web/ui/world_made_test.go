@@ -108,6 +108,10 @@ func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.Redrive
 	return ask1[store.Redrive](ctx, s.recorder, "Redrive", a1, a2, a3)
 }
 
+func (s calledEngine) Report(ctx context.Context, a1 string, a2 string) (*control.Report, error) {
+	return ask1[*control.Report](ctx, s.recorder, "Report", a1, a2)
+}
+
 func (s calledEngine) Reschedule(ctx context.Context, a1 string, a2 string, a3 *int64, a4 *time.Duration, a5 store.Actor) (store.Callback, error) {
 	return ask1[store.Callback](ctx, s.recorder, "Reschedule", a1, a2, a3, a4, a5)
 }

@@ -63,7 +63,15 @@ var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
-	"Evidence": "evidence of " + hostile,
+	"Report": func(w *world, args []any) *control.Report {
+		r := &control.Report{At: testNow, FirstDue: testNow, Attempts: w.has.Attempts}
+		for _, c := range w.has.Callbacks {
+			if c.ID == args[1] {
+				r.Callback = c
+			}
+		}
+		return r
+	},
 	"Attempts": func(w *world, args []any) []store.Attempt {
 		all, before := slices.Clone(w.has.Attempts), args[2].(int)
 		slices.Reverse(all)
