@@ -138,7 +138,9 @@ const attemptsOf = `FROM callbacks JOIN attempts ON attempts.callback_id = callb
 
 // AttemptsOf returns the last attempts of each of the project's callbacks, at most last of each, by callback
 // and newest first.
-func (db *DB) AttemptsOf(ctx context.Context, project string, ids []string, last int) ([]store.Attempt, error) {
+func (db *DB) AttemptsOf(
+	ctx context.Context, project string, ids []string, last int,
+) ([]store.Attempt, error) {
 	return attempts(db.read(ctx, "read attempts"), attemptsOf, project, min(max(last, 1), maxList),
 		sqldb.Texts("id", ids))
 }

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -15,41 +16,66 @@ import (
 // An attemptPart is an attempt in a page.
 type attemptPart struct {
 	store.Attempt
-	// DisplayOutcome is the outcome, or notFinal.
+	// DisplayOutcome is the outcome, or one of a poll's answers.
 	DisplayOutcome string
-	Body           string
-	// Cut is true if Body is only the beginning of the response body. Link is the page with the whole body.
-	Cut     bool
-	Link    string
-	Address string
-	Timing  []named
-	Took    string
-	Late    string
+	// Request and Response are the two messages as text, without the request's payload.
+	Request, Response string
+	// Cut is true if Response has only the beginning of the body. Link is the page with the whole body.
+	Cut    bool
+	Link   string
+	Took   string
+	Phases template.HTML
 }
 
 // newAttempt prepares an attempt of a callback for a page. limit bounds the bytes of the response body.
-func newAttempt(a *store.Attempt, c *store.Callback, limit int) attemptPart {
+func newAttempt(b *base, a *store.Attempt, c *store.Callback, limit int) attemptPart {
 	part := attemptPart{Attempt: *a, DisplayOutcome: displayOutcome(a, c),
 		Link: Root + "/callbacks/" + store.CallbackPrefix + c.ID + "/attempts/" + strconv.Itoa(a.Number)}
-	part.Body, part.Cut = cut(a.ResponseBody, limit)
-	if a.URL != "" {
-		part.Address = store.MaskURL(a.URL)
-	}
-	for _, t := range []struct {
-		name string
-		ms   float64
-	}{{"dns", a.Timings.DNS}, {"connect", a.Timings.Connect}, {"tls", a.Timings.TLS},
-		{"first_byte", a.Timings.FirstByte}, {"total", a.Timings.Total}} {
-		if t.ms > 0 {
-			part.Timing = append(part.Timing, named{t.name, milliseconds(t.ms)})
+	part.Request = c.Method + " " + store.MaskURL(cmp.Or(a.URL, c.URL)) + headerText(a.RequestHeaders)
+	if a.Status != 0 {
+		body, shortened := cut(a.ResponseBody, limit)
+		part.Response, part.Cut = "HTTP "+strconv.Itoa(a.Status)+headerText(a.ResponseHeaders), shortened
+		if body != "" {
+			part.Response += "\n\n" + body
 		}
 	}
 	part.Took = milliseconds(float64(max(a.EndedAt-a.StartedAt, 0)))
 	if a.Timings.Total > 0 {
 		part.Took = milliseconds(a.Timings.Total)
 	}
-	part.Late = milliseconds(max(a.Lateness, 0))
+	part.Phases = b.phases(a)
 	return part
+}
+
+// headerText returns headers as lines, each after a line break.
+func headerText(headers []store.Header) string {
+	var out strings.Builder
+	for _, h := range headers {
+		out.WriteString("\n" + h.Name + ": " + h.Value)
+	}
+	return out.String()
+}
+
+// phases draws the delay before an attempt and the phases of its request.
+func (b *base) phases(a *store.Attempt) template.HTML {
+	t := &a.Timings
+	connected := t.DNS + t.Connect + t.TLS
+	p := picture.Phases{Label: b.T("timing.label")}
+	for i, phase := range []struct {
+		name string
+		ms   float64
+	}{
+		{"queue", a.Lateness}, {"dns", t.DNS}, {"connect", t.Connect}, {"tls", t.TLS},
+		// The store has the first byte since the start.
+		{"first_byte", t.FirstByte - connected}, {"rest", t.Total - max(t.FirstByte, connected)},
+	} {
+		if phase.ms < 0.05 || i == 0 && a.Trigger == store.Manual {
+			continue
+		}
+		p.Parts = append(p.Parts, picture.Phase{Kind: i, Length: phase.ms,
+			Text: b.T("timing."+phase.name) + " " + milliseconds(phase.ms)})
+	}
+	return p.HTML()
 }
 
 // milliseconds formats a duration in milliseconds.
@@ -244,9 +270,8 @@ func (u *UI) attempt(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	part := newAttempt(&a, &c, len(a.ResponseBody))
-	return show("attempt", &attemptPage{
-		base:   u.base(r, "callbacks", "attempt.title", "number", number),
-		FullID: r.params["id"], Attempt: &part,
-	})
+	p := &attemptPage{base: u.base(r, "callbacks", "attempt.title", "number", number), FullID: r.params["id"]}
+	part := newAttempt(&p.base, &a, &c, len(a.ResponseBody))
+	p.Attempt = &part
+	return show("attempt", p)
 }

@@ -173,15 +173,9 @@ func (p *auditPage) offer(action string) {
 // row returns the row of an entry.
 func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 	row := &auditRow{
-		AuditEntry: *e, ActionText: p.Or("action.", e.Action), Name: e.Actor, FullObject: e.Object,
+		AuditEntry: *e, ActionText: p.Or("action.", e.Action), FullObject: e.Object,
 	}
-	// The id is in the last parentheses: a name may also have some.
-	if at := strings.LastIndex(e.Actor, " ("); at > 0 {
-		id := strings.TrimSuffix(e.Actor[at+2:], ")")
-		if strings.HasPrefix(id, store.KeyPrefix) || strings.HasPrefix(id, query.PersonPrefix) {
-			row.Name, row.Key = e.Actor[:at], id
-		}
-	}
+	row.Name, row.Key = actorOfEntry(e)
 	group := actionGroupOf(e.Action)
 	if _, isID := store.BareID("", e.Object); isID && group.prefix != "" {
 		row.FullObject = group.prefix + e.Object
@@ -207,6 +201,18 @@ func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 	}
 	row.Data, row.Cut = cut(data+indented(e.Detail), maxDetail)
 	return row
+}
+
+// actorOfEntry returns the name of the actor, and the id of the actor's key or of the person, or "".
+func actorOfEntry(e *store.AuditEntry) (name, key string) {
+	// The id is in the last parentheses: a name may also have some.
+	if at := strings.LastIndex(e.Actor, " ("); at > 0 {
+		id := strings.TrimSuffix(e.Actor[at+2:], ")")
+		if strings.HasPrefix(id, store.KeyPrefix) || strings.HasPrefix(id, query.PersonPrefix) {
+			return e.Actor[:at], id
+		}
+	}
+	return e.Actor, ""
 }
 
 // changesOf formats the changed fields of an entry, one a line, such as: name: "Tea" → "Coffee". It returns

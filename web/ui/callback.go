@@ -295,7 +295,7 @@ func (p *callbackPage) timeline(attempts []store.Attempt, audit []store.AuditEnt
 		p.Timeline = append(p.Timeline, timelineItem{At: p.FinishedAt, Kind: kind, Title: title})
 	}
 	for i := range attempts {
-		part := newAttempt(&attempts[i], &p.Callback, maxBody)
+		part := newAttempt(&p.base, &attempts[i], &p.Callback, maxBody)
 		p.Timeline = append(p.Timeline, timelineItem{
 			At: part.StartedAt, Kind: part.Kind(), Title: p.T("timeline.attempt", "number", part.Number),
 			Attempt: &part,

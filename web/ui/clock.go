@@ -109,6 +109,9 @@ func (b *base) Absolute(ms int64) string {
 	return b.moment(time.UnixMilli(ms).In(b.zone.Location), clock)
 }
 
+// inZone returns a time in the viewer's zone.
+func (b *base) inZone(ms int64) time.Time { return time.UnixMilli(ms).In(b.zone.Location) }
+
 // Offset returns the current offset of the viewer's zone, such as +08:00.
 func (b *base) Offset() string { return time.UnixMilli(b.now).In(b.zone.Location).Format("-07:00") }
 

@@ -17,6 +17,10 @@ type Engine interface {
 	query.Engine
 
 	Health(ctx context.Context) dispatch.Health
+	// ExplainAll says why callbacks, which were just read, are not sent yet, in their order.
+	ExplainAll(
+		ctx context.Context, project string, callbacks []store.Callback,
+	) ([]control.Explanation, error)
 	// AuthenticateHash returns the valid key whose text has this SHA-256 hash.
 	AuthenticateHash(ctx context.Context, hash [sha256.Size]byte) (store.Key, error)
 
@@ -59,6 +63,14 @@ type Store interface {
 	// DeadGroups returns the dead callbacks grouped by cause, the largest group first.
 	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
 	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)
+	// AttemptsOf returns the last attempts of each callback, by callback and newest first.
+	AttemptsOf(ctx context.Context, project string, ids []string, last int) ([]store.Attempt, error)
+	// AuditOf returns the newest entries of several objects since a time, newest first.
+	AuditOf(
+		ctx context.Context, project string, objects []string, from int64, limit int,
+	) ([]store.AuditEntry, error)
+	// PollReports returns the reported outcomes of polls.
+	PollReports(ctx context.Context, project string, ids []string) ([]store.PollReport, error)
 	// AnyEndpoint also returns a deleted endpoint.
 	AnyEndpoint(ctx context.Context, project, id string) (store.Endpoint, error)
 	// FindEndpoints returns the endpoints that exist, by their ids with the prefix.

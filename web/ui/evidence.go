@@ -12,10 +12,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// evidencePage is the delivery report of a callback, for a dispute about whether it was sent.
+// evidencePage is the delivery report of a callback or of an order, for a dispute about whether it was sent.
 type evidencePage struct {
 	base
-	FullID string
+	// Name is the object of the report, Back its page. Download is the report as a file.
+	Name, Back, Download string
 	// Report is the report in the viewer's language, as preformatted text.
 	Report template.HTML
 }
@@ -26,14 +27,51 @@ func (u *UI) evidence(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), FullID: r.params["id"]}
-	w := reportWriter{base: &p.base, report: report}
-	w.write()
-	p.Report = template.HTML(w.Builder.String())
-	if r.query("as") == "text" {
+	page := Root + "/callbacks/" + r.params["id"]
+	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), Name: r.params["id"], Back: page,
+		Download: page + "/evidence?as=text"}
+	return p.respond(r.params["id"]+"-evidence.txt", []*control.Report{report})
+}
+
+// orderEvidence is GET /ui/orders/evidence?ref=REF: the delivery reports of the callbacks of an order.
+func (u *UI) orderEvidence(r *request) (*response, error) {
+	ref := r.url.Query().Get("ref")
+	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
+	if err != nil {
+		return nil, err
+	}
+	if ref == "" || len(page.Callbacks) == 0 {
+		return nil, store.ErrNotFound
+	}
+	var reports []*control.Report
+	for i := range page.Callbacks {
+		report, err := u.Engine.Report(r.ctx, r.caller.Project, page.Callbacks[i].ID)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, report)
+	}
+	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), Name: ref,
+		Back:     link("/orders", "ref", ref),
+		Download: link("/orders/evidence", "ref", ref, "as", "text")}
+	return p.respond("order-evidence.txt", reports)
+}
+
+// respond writes the reports. It returns the page, or the file if the request asks for text.
+func (p *evidencePage) respond(file string, reports []*control.Report) (*response, error) {
+	var all strings.Builder
+	for i, report := range reports {
+		if i > 0 {
+			all.WriteString(strings.Repeat("-", 72) + "\n\n")
+		}
+		w := reportWriter{base: &p.base, report: report}
+		w.write()
+		all.WriteString(w.Builder.String())
+	}
+	p.Report = template.HTML(all.String())
+	if p.r.query("as") == "text" {
 		// All data in the HTML is escaped, so that what is left without the tags is the text.
-		text := html.UnescapeString(anyTag.ReplaceAllString(string(p.Report), ""))
-		return download(p.FullID+"-evidence.txt", []byte(text))
+		return download(file, []byte(html.UnescapeString(anyTag.ReplaceAllString(all.String(), ""))))
 	}
 	return show("evidence", p)
 }

@@ -290,6 +290,9 @@ func (p *reconciliationPage) conditions(name, by string) (pairs []string, ok boo
 	return append(pairs, by, name), true
 }
 
+// maxNamed bounds the endpoints whose names are read, one call each.
+const maxNamed = 20
+
 // nameEndpoints sets the names of the endpoints of the first maxNamed rows.
 func (u *UI) nameEndpoints(r *request, rows []*reconciliationRow) error {
 	for _, row := range rows[:min(len(rows), maxNamed)] {

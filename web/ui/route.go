@@ -88,6 +88,7 @@ func (u *UI) table() []Route {
 			livePage("/", u.overview),
 			fixedPage("/search", store.ScopeRead, u.search),
 			livePage("/orders", u.order),
+			fixedPage("/orders/evidence", store.ScopeRead, u.orderEvidence),
 			livePage("/callbacks", u.callbacks),
 			livePage("/callbacks/:id", u.callback),
 			// An attempt that has ended does not change.

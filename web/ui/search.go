@@ -1,9 +1,7 @@
 package ui
 
 import (
-	"cmp"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -74,6 +72,9 @@ func (u *UI) search(r *request) (*response, error) {
 			if err != nil {
 				return nil, err
 			}
+			if part.filter.Ref != "" {
+				return redirect(part.link) // an exact reference is what most searches are for
+			}
 			p.Parts = append(p.Parts, searchPart{Name: table.Caption, Link: part.link, Rows: table})
 		}
 	}
@@ -116,88 +117,4 @@ func (u *UI) searchID(r *request, q string) (*response, error) {
 		}
 	}
 	return nil, nil
-}
-
-// maxOrder bounds the callbacks of an order's page.
-const maxOrder = 200
-
-// orderPage shows the callbacks of one business reference, grouped by receiver.
-type orderPage struct {
-	base
-	Ref    string
-	Groups []orderGroup
-	// Counts are the numbers of callbacks by state.
-	Counts []chip
-	// More is true if there are more callbacks than maxOrder.
-	More bool
-}
-
-// An orderGroup is the callbacks to one receiver.
-type orderGroup struct {
-	Name string
-	// Link is the endpoint's page. It is empty for a plain URL and for a deleted endpoint.
-	Link string
-	Rows []*callbackRow
-}
-
-// order is GET /ui/orders?ref=REF.
-func (u *UI) order(r *request) (*response, error) {
-	ref := r.url.Query().Get("ref")
-	if ref == "" {
-		return nil, store.ErrNotFound
-	}
-	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
-	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
-	if err != nil {
-		return nil, err
-	}
-	p.More = page.Next != nil
-	states := make(map[store.State]int64)
-	for i := range page.Callbacks {
-		row := newRow(&page.Callbacks[i], r.now)
-		name, to := row.Lane, ""
-		if row.EndpointID != "" {
-			name, to = row.EndpointFullID, Root+"/endpoints/"+row.EndpointFullID
-		}
-		at := slices.IndexFunc(p.Groups, func(g orderGroup) bool { return g.Name == name })
-		if at < 0 {
-			at = len(p.Groups)
-			p.Groups = append(p.Groups, orderGroup{Name: name, Link: to})
-		}
-		p.Groups[at].Rows = append(p.Groups[at].Rows, row)
-		states[row.State]++
-	}
-	if err := u.nameGroups(r, p.Groups); err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(p.Groups, func(a, b orderGroup) int { return strings.Compare(a.Name, b.Name) })
-	for _, s := range store.States {
-		if n := states[s]; n > 0 {
-			p.Counts = append(p.Counts, chip{Text: p.T("state." + string(s)), Count: n,
-				Link: link("/callbacks", "ref", ref, "state", string(s))})
-		}
-	}
-	return show("order", p)
-}
-
-// maxNamed bounds the endpoints of a page whose names are read, one call each.
-const maxNamed = 20
-
-// nameGroups replaces the ids of endpoints with their names.
-func (u *UI) nameGroups(r *request, groups []orderGroup) error {
-	for i := range groups {
-		id, ok := store.BareID(store.EndpointPrefix, groups[i].Name)
-		if !ok || i >= maxNamed {
-			continue
-		}
-		ep, err := u.Store.AnyEndpoint(r.ctx, r.caller.Project, id)
-		if err != nil && !notFound(err) {
-			return err
-		}
-		if err != nil || ep.DeletedAt != 0 {
-			groups[i].Link = "" // it has no page
-		}
-		groups[i].Name = cmp.Or(ep.Name, ep.ExternalID, groups[i].Name)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -39,6 +40,14 @@ var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
+// These are the parts of a style sheet and of a script that no browser needs: comments and indentation. No
+// string in them has a comment or a line break.
+var (
+	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	cssSpace   = regexp.MustCompile(`\s*\n\s*`)
+	jsSpace    = regexp.MustCompile(`(?m)^\s*(//.*)?$\n|^ +`)
+)
+
 func readAssets() (assets, error) {
 	all := assets{names: make(map[string]string), files: make(map[string]asset)}
 	entries, err := fs.ReadDir(staticFiles, "static")
@@ -52,8 +61,12 @@ func readAssets() (assets, error) {
 		}
 		if entry.Name() == "dispatcher.css" {
 			plain = append(append(plain, '\n'), picture.CSS...) // one request for all styles
+			plain = cssSpace.ReplaceAll(cssComment.ReplaceAll(plain, nil), []byte("\n"))
 		}
 		extension := path.Ext(entry.Name())
+		if extension == ".js" {
+			plain = jsSpace.ReplaceAll(plain, nil)
+		}
 		sum := sha256.Sum256(plain)
 		a := asset{
 			name: strings.TrimSuffix(entry.Name(), extension) + "." +

@@ -56,6 +56,10 @@ func (s calledEngine) Explain(ctx context.Context, a1 string, a2 string) (contro
 	return ask1[control.Explanation](ctx, s.recorder, "Explain", a1, a2)
 }
 
+func (s calledEngine) ExplainAll(ctx context.Context, a1 string, a2 []store.Callback) ([]control.Explanation, error) {
+	return ask1[[]control.Explanation](ctx, s.recorder, "ExplainAll", a1, a2)
+}
+
 func (s calledEngine) IndexStatus(ctx context.Context) (index.Status, error) {
 	return ask1[index.Status](ctx, s.recorder, "IndexStatus")
 }
@@ -196,8 +200,16 @@ func (s calledStore) Attempts(ctx context.Context, a1 string, a2 string, a3 int,
 	return ask1[[]store.Attempt](ctx, s.recorder, "Attempts", a1, a2, a3, a4)
 }
 
+func (s calledStore) AttemptsOf(ctx context.Context, a1 string, a2 []string, a3 int) ([]store.Attempt, error) {
+	return ask1[[]store.Attempt](ctx, s.recorder, "AttemptsOf", a1, a2, a3)
+}
+
 func (s calledStore) Audit(ctx context.Context, a1 string, a2 store.AuditFilter) (store.AuditPage, error) {
 	return ask1[store.AuditPage](ctx, s.recorder, "Audit", a1, a2)
+}
+
+func (s calledStore) AuditOf(ctx context.Context, a1 string, a2 []string, a3 int64, a4 int) ([]store.AuditEntry, error) {
+	return ask1[[]store.AuditEntry](ctx, s.recorder, "AuditOf", a1, a2, a3, a4)
 }
 
 func (s calledStore) Compare(ctx context.Context, a1 string, a2 int64, a3 int64, a4 []string, a5 int) (store.Comparison, error) {
@@ -258,6 +270,10 @@ func (s calledStore) Migrations(ctx context.Context) ([]Migration, error) {
 
 func (s calledStore) Payload(ctx context.Context, a1 string, a2 string) (store.Payload, error) {
 	return ask1[store.Payload](ctx, s.recorder, "Payload", a1, a2)
+}
+
+func (s calledStore) PollReports(ctx context.Context, a1 string, a2 []string) ([]store.PollReport, error) {
+	return ask1[[]store.PollReport](ctx, s.recorder, "PollReports", a1, a2)
 }
 
 func (s calledStore) Project(ctx context.Context, a1 string) (store.Project, error) {

@@ -135,6 +135,16 @@ var answers = map[string]any{
 	"Reconcile": func(w *world, _ []any) []store.Reconciliation {
 		return slices.Clone(w.has.Reconciliations)
 	},
+	"ExplainAll": func(w *world, args []any) []control.Explanation {
+		all := make([]control.Explanation, len(args[1].([]store.Callback)))
+		for i := range all {
+			all[i] = w.has.Explanation
+			if i < len(w.has.Explanations) {
+				all[i] = w.has.Explanations[i]
+			}
+		}
+		return all
+	},
 	"Audit": func(w *world, args []any) store.AuditPage {
 		f := args[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }

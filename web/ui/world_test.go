@@ -42,11 +42,14 @@ type world struct {
 
 // data are the rows of a test. Lists are in the order of the store.
 type data struct {
-	Callbacks       []store.Callback
-	Attempts        []store.Attempt
-	Payload         store.Payload
-	Counts          store.Counts
-	Explanation     control.Explanation
+	Callbacks   []store.Callback
+	Attempts    []store.Attempt
+	Payload     store.Payload
+	Counts      store.Counts
+	Explanation control.Explanation
+	// Explanations are those of an order's callbacks; Explanation is for the others.
+	Explanations    []control.Explanation
+	Reports         []store.PollReport
 	Poll            control.PollView
 	Dead            []store.DeadGroup
 	Endpoints       []store.Endpoint

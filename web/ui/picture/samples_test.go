@@ -97,7 +97,8 @@ var clocked = TimeAxis{Location: shanghai, Header: "Time"}
 
 // samples returns pictures of each kind: without data, with one value, with usual data and with hostile data.
 func samples() []sample {
-	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), writtenSamples(), oddSamples())
+	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), []sample{{"track, hostile", denseTrack()}},
+		writtenSamples(), oddSamples())
 }
 
 // oddSamples returns pictures with values that cannot be drawn or that exceed a bound, and with quiet frames.
@@ -241,6 +242,15 @@ func barSamples() []sample {
 	}
 }
 
+// denseTrack is a track with too many marks for links.
+func denseTrack() Track {
+	var row []Mark
+	for i := range 80 {
+		row = append(row, Mark{At: start.Add(time.Duration(i) * time.Minute), State: Failed, Title: hostile})
+	}
+	return Track{Location: shanghai, Rows: [][]Mark{row, {{At: start, State: Succeeded}}}}
+}
+
 func sparkSamples() []sample {
 	traffic := Series{Values: wave(48, 24, 30, 100, 30)}
 	attempts := Series{Values: wave(24, 24, 30, 100, 30)}
@@ -267,6 +277,7 @@ func writtenSamples() (all []sample) {
 		of := map[string]shape{
 			"categories": &Categories{Value: count}, "spark": &Chart{Form: Spark, Frame: frame("")},
 			"progress": &Progress{Frame: frame("")}, "ladder": &Ladder{},
+			"track": &Track{}, "phases": &Phases{},
 		}[kind]
 		d := json.NewDecoder(bytes.NewReader(row.Of))
 		d.DisallowUnknownFields()

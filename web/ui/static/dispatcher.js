@@ -338,16 +338,17 @@ async function act(address) {
 
 async function send(form, submitter) {
   const data = new URLSearchParams(new FormData(form, submitter));
+  const action = (submitter && submitter.getAttribute("formaction")) || form.getAttribute("action");
   if (!data.has("back")) data.set("back", location.pathname + location.search);
   const inDialog = dialog && dialog.contains(form);
   if (!inDialog) {
-    await go(form.getAttribute("action"), { method: "POST", body: data }, "push");
+    await go(action, { method: "POST", body: data }, "push");
     return;
   }
   const since = events;
   try {
     const options = { method: "POST", body: data, credentials: "same-origin" };
-    const response = await fetch(form.getAttribute("action"), options);
+    const response = await fetch(action, options);
     const page = parse(await response.text());
     const section = page.querySelector("[data-act]");
     if (section) {

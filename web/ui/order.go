@@ -1,0 +1,332 @@
+package ui
+
+import (
+	"cmp"
+	"html/template"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
+)
+
+// Bounds of an order's page: its callbacks, the attempts of each, the acts, and the events and the bytes of
+// each response on one page of the timeline.
+const (
+	maxOrder      = 50
+	orderAttempts = 20
+	orderActs     = 100
+	orderEvents   = 15
+	fewEvents     = 9 // if there are more than manyCallbacks: the page must stay small
+	manyCallbacks = 20
+	orderBody     = 300
+)
+
+// orderPage shows the callbacks of one business reference on one time axis, those that are not delivered
+// first, and below them everything that has happened.
+type orderPage struct {
+	base
+	Ref  string
+	Rows []*orderRow
+	// Counts are the numbers of callbacks by state.
+	Counts []chip
+	// Labels are those that all callbacks share.
+	Labels []named
+	// Active is the time of the last event.
+	Active int64
+	// Dead and Open are the numbers of callbacks that a bulk action can change. They are zero if the viewer
+	// may not.
+	Dead, Open int
+	// More is true if there are more callbacks than maxOrder. Cut is true if there are more attempts than
+	// orderAttempts of a callback.
+	More, Cut bool
+	Axis      template.HTML
+	Shows     []chip
+	Events    []*orderEvent
+	// Older and Newest link to other pages of the timeline. They are empty if there are none.
+	Older, Newest string
+	// Support is a text for the merchant.
+	Support string
+}
+
+// An orderRow is a callback of an order.
+type orderRow struct {
+	*callbackRow
+	// ToLink is the endpoint's page, or "".
+	ToLink string
+	// Why says why the callback is not delivered, since Since and until Until. They may be zero.
+	Why          string
+	Since, Until int64
+	Cure         cure
+	Axis         template.HTML
+	// attempts are the last ones, the newest first.
+	attempts []store.Attempt
+	result   *orderRow // of a poll
+	resultID string
+}
+
+// A cure is the act that helps a callback. Retry sends it now; otherwise Link is the form of the act, with the
+// text of Key. Both are zero if there is no act.
+type cure struct {
+	Retry     bool
+	Link, Key string
+}
+
+// order is GET /ui/orders?ref=REF.
+func (u *UI) order(r *request) (*response, error) {
+	ref := r.url.Query().Get("ref")
+	if ref == "" {
+		return nil, store.ErrNotFound
+	}
+	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
+	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
+	if err != nil {
+		return nil, err
+	}
+	p.More = page.Next != nil
+	if len(page.Callbacks) == 0 {
+		return show("order", p)
+	}
+	acts, err := u.readOrder(r, p, page.Callbacks)
+	if err != nil {
+		return nil, err
+	}
+	p.count()
+	p.draw()
+	events := p.events(acts)
+	p.Active = events[0].At
+	p.timeline(events, r.query("show"), r.query("before"))
+	p.Support = p.support()
+	return show("order", p)
+}
+
+// readOrder reads everything about the callbacks, with one call for each kind of data. It returns the acts on
+// them and on their receivers.
+func (u *UI) readOrder(
+	r *request, p *orderPage, callbacks []store.Callback,
+) (acts []store.AuditEntry, err error) {
+	rows, err := u.callbackRows(r, callbacks)
+	if err != nil {
+		return nil, err
+	}
+	ids, objects, oldest := make([]string, len(rows)), []string{r.caller.Project}, r.now
+	var polls []string
+	for i, row := range rows {
+		o := &orderRow{callbackRow: row}
+		if row.EndpointID != "" {
+			objects = append(objects, row.EndpointID)
+			if row.To != shortAddress(row.Address) { // it has a name, so it was not deleted
+				o.ToLink = Root + "/endpoints/" + row.EndpointFullID
+			}
+		}
+		p.Rows = append(p.Rows, o)
+		ids[i], oldest = row.ID, min(oldest, row.CreatedAt)
+		objects = append(objects, row.ID, row.Lane)
+		if row.Kind == store.Poll {
+			polls = append(polls, row.ID)
+		}
+	}
+	why, err := u.Engine.ExplainAll(r.ctx, r.caller.Project, callbacks)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := u.Store.AttemptsOf(r.ctx, r.caller.Project, ids, orderAttempts)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range p.Rows {
+		o.attempts = attemptsOf(attempts, o.ID)
+		p.Cut = p.Cut || o.AttemptSeq > len(o.attempts)
+		p.explain(o, &why[i])
+	}
+	if len(polls) > 0 {
+		reports, err := u.Store.PollReports(r.ctx, r.caller.Project, polls)
+		if err != nil {
+			return nil, err
+		}
+		p.linkResults(reports)
+	}
+	slices.Sort(objects)
+	acts, err = u.Store.AuditOf(r.ctx, r.caller.Project, slices.Compact(objects), oldest, orderActs)
+	slices.SortStableFunc(p.Rows, func(a, b *orderRow) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.ID, b.ID))
+	})
+	return acts, err
+}
+
+// attemptsOf returns the attempts of one callback.
+func attemptsOf(all []store.Attempt, id string) (own []store.Attempt) {
+	for i := range all {
+		if all[i].CallbackID == id {
+			own = append(own, all[i])
+		}
+	}
+	return own
+}
+
+// rank sorts open callbacks before dead ones, and both before the others.
+func (o *orderRow) rank() int {
+	switch {
+	case !o.Callback.State.Terminal():
+		return 0
+	case o.State == store.Dead:
+		return 1
+	}
+	return 2
+}
+
+// linkResults links polls with their result callbacks.
+func (p *orderPage) linkResults(reports []store.PollReport) {
+	for _, report := range reports {
+		for _, o := range p.Rows {
+			if o.ID != report.ID {
+				continue
+			}
+			o.resultID = store.CallbackPrefix + report.ResultID
+			for _, result := range p.Rows {
+				if result.ID == report.ResultID {
+					o.result = result
+				}
+			}
+		}
+	}
+}
+
+// explain sets why the callback is not delivered, and its cure.
+func (p *orderPage) explain(o *orderRow, x *control.Explanation) {
+	switch {
+	case o.State == store.Dead, o.State == store.Canceled:
+		o.Why, o.Since = p.Or("reason.", string(o.Reason)), o.FinishedAt
+	case o.State == store.Attempting:
+		o.Why = p.T("why.title.attempting")
+	case o.State == store.Scheduled:
+		o.Why = p.T("why.scheduled")
+		if len(x.Blocking) > 0 {
+			b := &x.Blocking[0]
+			o.Why, o.Since, o.Until = p.Or("why.title.", b.Code), b.Since, b.Until
+			if b.Code == control.BlockNotDue || p.Forever(b.Until) {
+				o.Until = 0
+			}
+			if b.Code == control.BlockNotDue {
+				o.Why, o.Since = p.T("order.next"), o.DueAt
+			}
+		}
+	}
+	if p.Can(string(store.ScopeOperate)) && !o.PayloadPurged {
+		o.Cure = p.cure(o, x)
+	}
+}
+
+// cure returns the act that helps against the first block of the callback.
+func (p *orderPage) cure(o *orderRow, x *control.Explanation) cure {
+	ask := func(key, path string, pairs ...string) cure { return cure{Link: link(path, pairs...), Key: key} }
+	if o.State == store.Dead {
+		return ask("bulk.retry", "/callbacks/"+o.FullID+"/retry")
+	}
+	if o.State != store.Scheduled {
+		return cure{}
+	}
+	if len(x.Blocking) == 0 {
+		return cure{}
+	}
+	switch x.Blocking[0].Code {
+	case control.BlockNotDue, control.BlockBreakerOpen, control.BlockRetryAfter, control.BlockRate:
+		return cure{Retry: true}
+	case control.BlockProjectPaused:
+		return ask("order.resume", "/system/resume")
+	case control.BlockEndpointPaused:
+		return ask("order.resume", "/endpoints/"+o.EndpointFullID+"/resume")
+	case control.BlockEndpointOff:
+		return ask("order.enable", "/endpoints/"+o.EndpointFullID+"/enable")
+	case control.BlockLanePaused:
+		return ask("order.resume", "/lanes/resume", "key", o.Lane)
+	}
+	return cure{}
+}
+
+// Answer says in words what the last attempt got. It is empty for the final answer of a poll, which is its
+// state.
+func (p *orderPage) Answer(o *orderRow) string {
+	switch {
+	case o.AttemptSeq == 0, o.PollAnswered() && o.LastClass == store.ClassOK:
+		return ""
+	case o.PollAnswered():
+		return p.T("outcome." + notFinal)
+	}
+	return p.Or("class.", string(o.LastClass))
+}
+
+// count sets the counts by state, the numbers for the bulk actions and the shared labels.
+func (p *orderPage) count() {
+	n := make(map[string]int64)
+	for _, o := range p.Rows {
+		if n[o.Shown()] == 0 {
+			p.Counts = append(p.Counts, chip{Text: p.T("state." + o.Shown()), Current: true,
+				Link: link("/callbacks", "ref", p.Ref, "state", string(o.State))})
+		}
+		n[o.Shown()]++
+		if !p.Can(string(store.ScopeOperate)) {
+			continue
+		}
+		if o.State == store.Dead {
+			p.Dead++
+		} else if !o.Callback.State.Terminal() {
+			p.Open++
+		}
+	}
+	for i := range p.Counts {
+		c := &p.Counts[i]
+		for _, o := range p.Rows {
+			if p.T("state."+o.Shown()) == c.Text {
+				c.Count = n[o.Shown()]
+			}
+		}
+	}
+	for name, value := range p.Rows[0].Labels {
+		if !slices.ContainsFunc(p.Rows, func(o *orderRow) bool { return o.Labels[name] != value }) {
+			p.Labels = append(p.Labels, named{name, value})
+		}
+	}
+	slices.SortFunc(p.Labels, func(a, b named) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// draw draws the attempts of all rows on one axis.
+func (p *orderPage) draw() {
+	t := picture.Track{Label: p.T("order.axis"), Now: time.UnixMilli(p.now), Location: p.zone.Location}
+	for _, o := range p.Rows {
+		var marks []picture.Mark
+		for i := range o.attempts {
+			a := &o.attempts[i]
+			outcome := displayOutcome(a, &o.Callback)
+			says := p.T("outcome." + outcome)
+			if a.Outcome != store.AttemptSucceeded && outcome != notFinal {
+				says = p.Or("class.", string(a.Class))
+			}
+			if a.Status != 0 {
+				says = strconv.Itoa(a.Status) + " " + says
+			}
+			marks = append(marks, picture.Mark{
+				At: time.UnixMilli(a.StartedAt), State: stepState(outcome), Manual: a.Trigger == store.Manual,
+				Title: p.T("order.mark", "number", a.Number, "at", p.Absolute(a.StartedAt),
+					"outcome", says),
+				Href: Root + "/callbacks/" + o.FullID + "/attempts/" + strconv.Itoa(a.Number),
+			})
+		}
+		if o.State == store.Scheduled && o.DueAt > 0 {
+			marks = append(marks, picture.Mark{At: time.UnixMilli(max(o.DueAt, p.now)), State: picture.Next,
+				Title: p.T("order.nextmark", "at", p.Absolute(o.DueAt))})
+		} else if o.State == store.Attempting {
+			marks = append(marks, picture.Mark{At: time.UnixMilli(p.now), State: picture.Attempting,
+				Title: p.T("state.attempting")})
+		}
+		t.Rows = append(t.Rows, marks)
+	}
+	head, rows := t.Draw()
+	p.Axis = head
+	for i, o := range p.Rows {
+		o.Axis = rows[i]
+	}
+}
