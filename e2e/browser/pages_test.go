@@ -120,6 +120,7 @@ func (c *crawl) checkLanguage(address, shape string) {
 // checkDialogs opens each dialog of the page that was not opened before. The dialog must have a heading, take
 // the focus and keep it, and close on Escape. Then the focus must be back on its link.
 func (c *crawl) checkDialogs(address, _ string) {
+	ask[bool](c.tab, `document.querySelectorAll("main .others").forEach((d) => d.open = true) || true`)
 	for _, href := range ask[[]string](c.tab, `[...document.querySelectorAll("main a[data-ask]")]
 		.filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
 		shape := shapeOf(href)
@@ -271,7 +272,7 @@ func TestBrowserHostileTextsAreText(t *testing.T) {
 				t.Errorf("%s: there is no %s", h.name, place)
 			}
 		}
-		if is := ask[string](b, `document.querySelector("h1").textContent`); is != h.text &&
+		if is := ask[string](b, `document.querySelector("h1").textContent`); !strings.Contains(is, h.text) &&
 			!slices.Contains(s.refused, "callback.ref") {
 			t.Errorf("%s: the reference appears as %q", h.name, is)
 		}

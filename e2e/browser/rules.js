@@ -494,7 +494,7 @@ const checkParts = () => {
     });
   for (const t of targets) {
     if (!t.small) continue;
-    if (getComputedStyle(t.e).display === "inline") {
+    if (getComputedStyle(t.e).display === "inline" && !(t.e instanceof SVGElement)) {
       let block = t.e.parentElement;
       while (/^(inline|contents)/.test(getComputedStyle(block).display)) block = block.parentElement;
       if (block.innerText.trim().length > t.e.innerText.trim().length + 1) continue;

@@ -18,7 +18,7 @@ import (
 
 // Bounds of one page. Links lead to the rest. maxBody and maxPayload are bytes.
 const (
-	maxAttempts = 20
+	maxAttempts = 15
 	maxBody     = 700
 	maxPayload  = 4 << 10
 	maxAudit    = 50
@@ -41,9 +41,12 @@ type callbackPage struct {
 	Headers    []store.Header
 	Payload    payloadPart
 	Curl       string
-	Poll       *pollPart
+	Poll       *control.PollView
+	// Got says what the last attempt got, if the callback waits for the next one.
+	Got        string
 	CanCancel  bool
 	CanRetry   bool
+	CanResolve bool
 	// RetryNow is true if a button retries at once. The retry of a delivered callback needs a confirmation.
 	RetryNow bool
 	CanMove  bool
@@ -52,8 +55,10 @@ type callbackPage struct {
 // A whyPart explains why a callback has not been sent yet, or how it has ended.
 type whyPart struct {
 	Kind, Summary string
-	NextAt        int64
-	Blocks        []whyBlock
+	// Code is that of the first block, or "".
+	Code   string
+	NextAt int64
+	Blocks []whyBlock
 }
 
 // A whyBlock is one reason why a callback waits, in the viewer's language. Block.Detail is the engine's
@@ -93,11 +98,15 @@ func (u *UI) callback(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	title, section := cmp.Or(c.Ref, store.CallbackPrefix+c.ID), "callbacks"
+	rows, err := u.callbackRows(r, []store.Callback{c})
+	if err != nil {
+		return nil, err
+	}
+	section := "callbacks"
 	if c.Kind == store.Poll {
 		section = "polls"
 	}
-	p := &callbackPage{base: u.baseTitled(r, section, title), callbackRow: newRow(&c, r.now)}
+	p := &callbackPage{base: u.baseTitled(r, section, rows[0].heading()), callbackRow: rows[0]}
 	p.Headers = query.MaskHeaders(c.Headers)
 	p.Policy = c.Policy.Name
 	p.RuleName = successText(c.Success)
@@ -120,8 +129,12 @@ func (u *UI) callback(r *request) (*response, error) {
 		if err != nil {
 			return nil, err
 		}
+		p.CanResolve = !c.State.Terminal() && p.Can(string(store.ScopeSend))
 	}
-	p.Ladder = p.ladder(newest)
+	p.Ladder, p.Got = p.ladder(newest), p.got(newest)
+	if p.Got != "" && p.Why.Code == control.BlockNotDue {
+		p.Why.Summary = "" // the heading says when the next attempt is
+	}
 	p.Curl = p.curl()
 	open, attempting := !c.State.Terminal(), p.State == store.Attempting
 	if p.Can(string(store.ScopeOperate)) {
@@ -131,6 +144,29 @@ func (u *UI) callback(r *request) (*response, error) {
 		p.CanMove = !attempting && (open || c.State == store.Dead) && !c.PayloadPurged
 	}
 	return show("callback", p)
+}
+
+// heading returns the title of the callback's page: topic and reference, or the id without both, and the
+// receiver.
+func (row *callbackRow) heading() string {
+	parts := slices.DeleteFunc([]string{row.Topic, row.Ref}, func(s string) bool { return s == "" })
+	return cmp.Or(strings.Join(parts, " · "), row.FullID) + " → " + row.To
+}
+
+// got says what the newest attempt got.
+func (p *callbackPage) got(newest []store.Attempt) string {
+	if len(newest) == 0 || p.Callback.State.Terminal() {
+		return ""
+	}
+	a := &newest[0]
+	says := p.Or("class.", string(a.Class))
+	if displayOutcome(a, &p.Callback) == notFinal {
+		says = p.T("outcome." + notFinal)
+	}
+	if a.Status != 0 {
+		says = "HTTP " + strconv.Itoa(a.Status) + " " + says
+	}
+	return p.T("callback.got", "number", a.Number, "says", says)
 }
 
 // whyKinds are the colours of the explanation by state.
@@ -155,9 +191,13 @@ func (u *UI) explainInto(r *request, p *callbackPage) error {
 	case p.State == store.Succeeded && p.Kind == store.Poll:
 		w.Summary = p.Or("why.poll.", string(p.Reason))
 	case p.State == store.Scheduled && len(x.Blocking) > 0:
-		w.Summary = p.Or("why.title.", x.Blocking[0].Code)
+		w.Code = x.Blocking[0].Code
+		w.Summary = p.Or("why.title.", w.Code)
 	}
 	for _, b := range x.Blocking {
+		if b.Code == control.BlockNotDue && len(x.Blocking) == 1 {
+			break // the heading says so
+		}
 		block := whyBlock{Block: b, Title: p.Or("why.title.", b.Code)}
 		if b.Cure != "" {
 			block.Cure = p.Or("why.cure.", b.Code)

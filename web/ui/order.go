@@ -68,8 +68,8 @@ type orderRow struct {
 	resultID string
 }
 
-// A cure is the act that helps a callback. Retry sends it now; otherwise Link is the form of the act, with the
-// text of Key. Both are zero if there is no act.
+// A cure is the act that helps a callback. Retry sends it now; otherwise Link is the form of the act, with
+// the text of Key. Both are zero if there is no act.
 type cure struct {
 	Retry     bool
 	Link, Key string
@@ -247,11 +247,10 @@ func (p *orderPage) cure(o *orderRow, x *control.Explanation) cure {
 	return cure{}
 }
 
-// Answer says in words what the last attempt got. It is empty for the final answer of a poll, which is its
-// state.
+// Answer says in words what the last attempt got. It is empty if that is the state already.
 func (p *orderPage) Answer(o *orderRow) string {
 	switch {
-	case o.AttemptSeq == 0, o.PollAnswered() && o.LastClass == store.ClassOK:
+	case o.AttemptSeq == 0, o.LastClass == store.ClassOK:
 		return ""
 	case o.PollAnswered():
 		return p.T("outcome." + notFinal)

@@ -18,8 +18,8 @@ type orderEvent struct {
 	Row     *orderRow
 	Attempt *attemptPart
 	Act     *auditRow
-	// Ended is the name of the state in which the callback has ended. It may also be set with Attempt, if that
-	// attempt has ended the callback.
+	// Ended is the name of the state in which the callback has ended. It may also be set with Attempt, if
+	// that attempt has ended the callback.
 	Ended string
 	// Created are callbacks that were accepted within a second.
 	Created []*orderRow
@@ -156,8 +156,8 @@ func (p *orderPage) timeline(events []*orderEvent, show, before string) {
 	p.Events = events
 }
 
-// support returns a short text about the order that can be sent to a merchant, in the viewer's language. It has
-// no credentials and no ids of this installation.
+// support returns a short text about the order that can be sent to a merchant, in the viewer's language. It
+// has no credentials and no ids of this installation.
 func (p *orderPage) support() string {
 	var out strings.Builder
 	line := func(key string, params ...any) {

@@ -13,15 +13,10 @@ func (u *UI) polls(r *request) (*response, error) {
 	return u.listCallbacks(r, "polls", store.Poll)
 }
 
-// A pollPart is the part of a callback's page that only polls have.
-type pollPart struct {
-	control.PollView
-	CanResolve bool
-}
-
-func (u *UI) pollOf(r *request, p *callbackPage) (*pollPart, error) {
+// pollOf reads the part of a callback's page that only polls have.
+func (u *UI) pollOf(r *request, p *callbackPage) (*control.PollView, error) {
 	view, err := u.Engine.Poll(r.ctx, r.caller.Project, p.ID)
-	return &pollPart{view, !p.Callback.State.Terminal() && p.Can(string(store.ScopeSend))}, err
+	return &view, err
 }
 
 // Indented formats JSON with indentation.

@@ -38,7 +38,7 @@ type Mark struct {
 const (
 	maxMarks     = 150 // marks of all rows; the newest of each row stay
 	fewMarks     = 60  // with more marks, they are dots without titles and links
-	linkDistance = 80  // the least distance of a link to its neighbours: 24 pixels at 300 pixels
+	linkDistance = 95  // the least distance of a link to its neighbours: 24 pixels at 255 pixels
 	trackEdge    = 30  // room at both ends
 )
 
@@ -225,7 +225,7 @@ func (k Mark) draw(m *markup, place int, href string) {
 	m.put(`<svg class="pic-sign `, cmp.Or(string(k.State), "pic-tocome"), `"`)
 	m.number("x", place, "%")
 	// The middle of the 24 units wide mark is at its place.
-	m.put(` width="17" height="24" viewBox="12 -5 24 34" fill="none">`)
+	m.put(` aria-hidden="true" width="17" height="24" viewBox="12 -5 24 34" fill="none">`)
 	if k.Manual {
 		m.put(`<rect class="pic-body" x="2.5" y="2.5" width="19" height="19" rx="4"/>`)
 	} else {
