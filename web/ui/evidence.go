@@ -100,7 +100,9 @@ func (w *reportWriter) part(key string, value template.HTML) {
 func (w *reportWriter) data(text string) template.HTML { return asData(w.report.Mask(text)) }
 
 // says returns the text of a key.
-func (w *reportWriter) says(key string, params ...any) template.HTML { return escaped(w.T(key, params...)) }
+func (w *reportWriter) says(key string, params ...any) template.HTML {
+	return escaped(w.T(key, params...))
+}
 
 // named returns the text of a key that ends with a name, or the name.
 func (w *reportWriter) named(prefix, name string) template.HTML { return escaped(w.Or(prefix, name)) }

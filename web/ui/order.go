@@ -20,7 +20,7 @@ const (
 	orderAttempts = 20
 	orderActs     = 100
 	orderEvents   = 15
-	fewEvents     = 9 // if there are more than manyCallbacks: the page must stay small
+	fewEvents     = 6 // if there are more than manyCallbacks: the page must stay small
 	manyCallbacks = 20
 	orderBody     = 300
 )

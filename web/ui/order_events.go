@@ -188,7 +188,7 @@ func (p *orderPage) support() string {
 
 // Bounds of the text for support: its callbacks, the attempts of each, and the bytes of each response.
 const (
-	supportCallbacks = 12
+	supportCallbacks = 8
 	supportAttempts  = 3
 	supportBody      = 120
 )

@@ -175,7 +175,7 @@ func (u *UI) viewCallback(v *viewRequest) (*response, error) {
 	}
 	for i := range attempts {
 		// The store keeps at most 4 KiB of a response, so nothing is cut here.
-		p.Attempts = append(p.Attempts, newAttempt(&attempts[i], &c, maxPayload+1))
+		p.Attempts = append(p.Attempts, newAttempt(p.frame(), &attempts[i], &c, maxPayload+1))
 	}
 	at := "/callbacks/" + p.FullID
 	if n := len(attempts); n > 0 && attempts[n-1].Number > 1 {

@@ -97,7 +97,8 @@ var clocked = TimeAxis{Location: shanghai, Header: "Time"}
 
 // samples returns pictures of each kind: without data, with one value, with usual data and with hostile data.
 func samples() []sample {
-	return slices.Concat(lineSamples(), barSamples(), sparkSamples(), []sample{{"track, hostile", denseTrack()}},
+	return slices.Concat(lineSamples(), barSamples(), sparkSamples(),
+		[]sample{{"track, hostile", denseTrack()}},
 		writtenSamples(), oddSamples())
 }
 
