@@ -120,7 +120,7 @@ func (c *crawl) checkLanguage(address, shape string) {
 // checkDialogs opens each dialog of the page that was not opened before. The dialog must have a heading, take
 // the focus and keep it, and close on Escape. Then the focus must be back on its link.
 func (c *crawl) checkDialogs(address, _ string) {
-	ask[bool](c.tab, `document.querySelectorAll("main .others").forEach((d) => d.open = true) || true`)
+	ask[bool](c.tab, `document.querySelectorAll("main .head .drop").forEach((d) => d.open = true) || true`)
 	for _, href := range ask[[]string](c.tab, `[...document.querySelectorAll("main a[data-ask]")]
 		.filter((a) => a.checkVisibility()).map((a) => a.getAttribute("href"))`) {
 		shape := shapeOf(href)
