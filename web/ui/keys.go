@@ -130,7 +130,7 @@ func (u *UI) findKey(r *request, id string) (*keyRow, error) {
 func (f *form) beginKey(key *keyRow) {
 	var scopes []string
 	for _, s := range key.Scopes {
-		scopes = append(scopes, string(s))
+		scopes = append(scopes, f.T("scope."+string(s)))
 	}
 	f.addFacts("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint,
 		"system.keys.used", f.Absolute(key.LastUsedAt), "system.keys.scopes", strings.Join(scopes, ", "))

@@ -189,7 +189,8 @@ var alike = sync.OnceValue(func() map[string]bool {
 var (
 	englishWord = regexp.MustCompile(`[A-Za-z][A-Za-z_-]{2,}`)
 	// inSentences are data within sentences: commands of the program, typed values, URLs, paths and zones.
-	inSentences = regexp.MustCompile(`dispatcher [^。；）”]*|“[^”]*”|https?:[^\s；，。]*|/[^\s；，。]+|[A-Z][a-z]+/\w+`)
+	inSentences = regexp.MustCompile(`dispatcher [^。；）”]*|“[^”]*”|https?:[^\s；，。]*|/[^\s；，。]+|` +
+		`[A-Z][a-z]+/\w+`)
 )
 
 // checkChinese checks that a page in Chinese has no English words, except for data: elements with
@@ -197,7 +198,8 @@ var (
 func checkChinese(t *testing.T, res result) {
 	t.Helper()
 	data := func(n *html.Node) bool {
-		return attr(n, "translate") == "no" || slices.Contains([]string{"code", "samp", "q", "textarea"}, n.Data)
+		return attr(n, "translate") == "no" ||
+			slices.Contains([]string{"code", "samp", "q", "textarea"}, n.Data)
 	}
 	if root := find(res.doc, "html"); attr(root[0], "lang") != "zh-CN" {
 		return // the script has chosen another language

@@ -205,7 +205,7 @@ func (u *UI) problemPageOf(r *request, err error) (int, *problemPage) {
 	}
 	var lacks *scopeError
 	if errors.As(err, &lacks) {
-		p.Message = p.T("trouble.scope", "scope", string(lacks.scope))
+		p.Message = p.T("trouble.scope", "scope", p.T("scope."+string(lacks.scope)))
 	}
 	if problem.Status >= http.StatusInternalServerError {
 		if r.http.Method == http.MethodGet { // a retry of a POST could act twice

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -60,9 +59,6 @@ func newProcessRow(d *store.Dispatcher, now int64) *processRow {
 		Offset: shortDuration(off), Off: off.Abs() > maxOffset,
 	}
 }
-
-// Does returns the roles of the process. The spaces allow line breaks.
-func (p *processRow) Does() string { return strings.ReplaceAll(p.Roles, ",", ", ") }
 
 // Counters returns the names of the index's counters, in the order in which a callback passes them.
 func (*systemPage) Counters() []string {
