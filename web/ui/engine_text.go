@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -27,8 +28,9 @@ type engineTexts struct {
 
 // An enginePattern is a format with arguments. The translation has {1} for the first argument.
 type enginePattern struct {
-	prefix, suffix string // the literal ends of the format
-	match          *regexp.Regexp
+	prefix, suffix string                // the literal ends of the format
+	match          func() *regexp.Regexp // compiled at the first use
+	format         string
 	translation    string
 	literals       int // the bytes of the format that are no arguments
 }
@@ -71,7 +73,7 @@ func readEngineTexts(from fs.FS, code string) (*engineTexts, error) {
 		}
 	}
 	slices.SortFunc(e.patterns, func(a, b enginePattern) int { // the most specific first
-		return cmp.Or(b.literals-a.literals, cmp.Compare(a.match.String(), b.match.String()))
+		return cmp.Or(b.literals-a.literals, cmp.Compare(a.format, b.format))
 	})
 	return e, nil
 }
@@ -93,7 +95,8 @@ func newEnginePattern(format, translation string) (p enginePattern, ok bool) {
 	pattern.WriteString(regexp.QuoteMeta(format[end:]) + `$`)
 	p.prefix, p.suffix = format[:verbs[0][0]], format[end:]
 	p.literals += len(p.suffix)
-	p.match, p.translation = regexp.MustCompile(pattern.String()), translation
+	p.match = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern.String()) })
+	p.format, p.translation = format, translation
 	return p, true
 }
 
@@ -102,7 +105,7 @@ func (p *enginePattern) arguments(text string) []string {
 	if !strings.HasPrefix(text, p.prefix) || !strings.HasSuffix(text, p.suffix) {
 		return nil
 	}
-	if found := p.match.FindStringSubmatch(text); found != nil {
+	if found := p.match().FindStringSubmatch(text); found != nil {
 		return found[1:]
 	}
 	return nil

@@ -47,7 +47,8 @@ func readLanguages(from fs.FS) (languages, error) {
 			}
 		}
 		if l != all[0] {
-			if l.engine, err = readEngineTexts(from, folder); err != nil {
+			l.engine, err = readEngineTexts(from, folder)
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -139,7 +139,7 @@ type KeyCommand struct {
 // keyCreate creates a key.
 type keyCreate struct {
 	Name      string   `in:"name" arg:"" help:"Name of the key, such as \"checkout service\"."`
-	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin,resend" placeholder:"SCOPE" help:"Scope: send (submit callbacks and events), read (read everything but secrets), operate (read, and change callbacks, endpoints and lanes) or admin (all of these, and keys, secrets, projects and the index). With --endpoint: read or resend (read, and send callbacks again). Can be repeated."`
+	Scope     []string `in:"scopes" required:"" enum:"send,read,operate,admin,resend" placeholder:"SCOPE" help:"Scope. send: submit callbacks and events. read: read everything except secrets. operate: read, and change callbacks, endpoints and lanes. admin: everything, with keys, secrets and projects. With --endpoint: read or resend (read, and send callbacks again). Can be repeated."`
 	Endpoint  string   `in:"endpoint" placeholder:"ID" help:"Id or external id of an endpoint. The key then reaches only the callbacks of this endpoint. Default: the whole project."`
 	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"Lifetime of the key, such as 90d. Default: unlimited."`
 	reasonFlag
