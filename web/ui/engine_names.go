@@ -8,8 +8,8 @@ import (
 // programNames are the names that the program gives to actors that are no keys, with their texts.
 var programNames = map[string]string{"admin key": "actor.admin_key", "dispatcher": "actor.dispatcher"}
 
-// By shows the name of an actor: a text for an actor of the program, else data.
-func (b *base) By(actor string) template.HTML {
+// ByName shows the name of an actor: a text for an actor of the program, else data.
+func (b *base) ByName(actor string) template.HTML {
 	if key, ok := programNames[actor]; ok {
 		return escaped(b.T(key))
 	}
