@@ -19,6 +19,7 @@ const (
 	overdueSpec = "@every 1m"
 	missingSpec = "@every 20s"
 	auditSpec   = "@every 1m"
+	sinksSpec   = "@every 10s"
 	touchSpec   = "@every 1m"
 	// pingSpec finds an outage of SQL while no callback does.
 	pingSpec = "@every 5s"
@@ -62,6 +63,7 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		own.Add("activity", report.ActivitySpec, 30*time.Second, e.reporter.WriteActivity),
 		own.Add("overdue", overdueSpec, 10*time.Second, e.controller.MeasureOverdue),
 		own.Add("ping", pingSpec, 10*time.Second, e.indexer.PingSQL),
+		own.Add("sinks", sinksSpec, 10*time.Second, e.reporter.ReadSinks),
 		own.Add("missing", missingSpec, 10*time.Second, e.secrets.MeasureKeys),
 	} {
 		if err != nil {

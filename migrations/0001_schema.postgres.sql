@@ -127,6 +127,8 @@ CREATE TABLE endpoints (
 	alerted_at      BIGINT NOT NULL DEFAULT 0,
 	last_success_at BIGINT NOT NULL DEFAULT 0,
 	last_failure_at BIGINT NOT NULL DEFAULT 0,
+	succeeded       BIGINT NOT NULL DEFAULT 0,
+	failed          BIGINT NOT NULL DEFAULT 0,
 	created_at      BIGINT NOT NULL,
 	updated_at      BIGINT NOT NULL,
 	deleted_at      BIGINT NOT NULL DEFAULT 0,
@@ -159,6 +161,9 @@ CREATE INDEX endpoints_alerts ON endpoints (project)
 	WHERE deleted_at = 0 AND (strpos(topics, '"*"') > 0 OR strpos(topics, '"dispatcher.') > 0);
 CREATE INDEX endpoints_version ON endpoints (version);
 CREATE INDEX endpoints_failing ON endpoints (failing_since) WHERE failing_since > 0;
+-- For the lanes whose dead callbacks are messages of alerts.
+CREATE INDEX endpoints_sinks ON endpoints (lane)
+	WHERE deleted_at = 0 AND substr(external_id, 1, 11) = 'alert-sink:';
 CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 
 -- Callbacks -------------------------------------------------------------------------------------------------
@@ -413,6 +418,58 @@ CREATE TABLE schedule_runs (
 	PRIMARY KEY (schedule_id, callback_id)
 );
 
+-- Alerts ----------------------------------------------------------------------------------------------------
+
+-- condition is JSON: what the alert watches. sink is the sealed JSON of where its messages go, sink_masked the
+-- same for people, sink_id a hash of its type and credential. next_digest is when the next daily summary is
+-- due. Each change and each step of the evaluation increments version.
+CREATE TABLE alerts (
+	id            TEXT COLLATE "C" PRIMARY KEY,
+	project       TEXT COLLATE "C" NOT NULL,
+	name          TEXT COLLATE "C" NOT NULL,
+	search        TEXT COLLATE "C" NOT NULL DEFAULT '',
+	condition     TEXT NOT NULL,
+	sink          TEXT NOT NULL,
+	sink_masked   TEXT NOT NULL,
+	sink_id       TEXT COLLATE "C" NOT NULL,
+	silence_until BIGINT NOT NULL DEFAULT 0,
+	digest_at     TEXT NOT NULL DEFAULT '',
+	digest_zone   TEXT NOT NULL DEFAULT '',
+	next_digest   BIGINT NOT NULL DEFAULT 0,
+	enabled       BIGINT NOT NULL,
+	sent_at       BIGINT NOT NULL DEFAULT 0,
+	sent_id       TEXT COLLATE "C" NOT NULL DEFAULT '',
+	last_error    TEXT NOT NULL DEFAULT '',
+	version       BIGINT NOT NULL DEFAULT 1,
+	created_at    BIGINT NOT NULL,
+	updated_at    BIGINT NOT NULL,
+	sealed_key    TEXT COLLATE "C" NOT NULL DEFAULT ''
+);
+CREATE INDEX alerts_sealed ON alerts (sealed_key, id) WHERE sealed_key <> '';
+CREATE UNIQUE INDEX alerts_name ON alerts (project, name);
+CREATE INDEX alerts_project ON alerts (project, id);
+CREATE INDEX alerts_sink ON alerts (project, sink_id);
+
+-- What alerts found: an instance from the first breach of the condition to its end. live rows are the state of
+-- the evaluation, the others are history.
+CREATE TABLE alert_firings (
+	id            TEXT COLLATE "C" PRIMARY KEY,
+	project       TEXT COLLATE "C" NOT NULL,
+	alert_id      TEXT COLLATE "C" NOT NULL,
+	instance      TEXT COLLATE "C" NOT NULL,
+	name          TEXT NOT NULL,
+	value         DOUBLE PRECISION NOT NULL,
+	pending_since BIGINT NOT NULL,
+	fired_at      BIGINT NOT NULL,
+	clear_since   BIGINT NOT NULL,
+	resolved_at   BIGINT NOT NULL,
+	told          BIGINT NOT NULL,
+	live          BIGINT NOT NULL
+);
+CREATE UNIQUE INDEX alert_firings_live ON alert_firings (project, alert_id, instance) WHERE live = 1;
+CREATE INDEX alert_firings_alert ON alert_firings (alert_id, id);
+CREATE INDEX alert_firings_project ON alert_firings (project, id);
+
 -- Redrives --------------------------------------------------------------------------------------------------
 
 -- An action on the callbacks that match a filter. spec is the JSON of the action. Gathering continues after
@@ -493,6 +550,7 @@ CREATE TABLE activity (
 	failed      BIGINT NOT NULL,
 	unknown     BIGINT NOT NULL,
 	dead        BIGINT NOT NULL,
+	unresolved  BIGINT NOT NULL,
 	lateness_0  BIGINT NOT NULL,
 	lateness_1  BIGINT NOT NULL,
 	lateness_2  BIGINT NOT NULL,

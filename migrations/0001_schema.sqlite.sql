@@ -125,6 +125,8 @@ CREATE TABLE endpoints (
 	alerted_at      INTEGER NOT NULL DEFAULT 0,
 	last_success_at INTEGER NOT NULL DEFAULT 0,
 	last_failure_at INTEGER NOT NULL DEFAULT 0,
+	succeeded       INTEGER NOT NULL DEFAULT 0,
+	failed          INTEGER NOT NULL DEFAULT 0,
 	created_at      INTEGER NOT NULL,
 	updated_at      INTEGER NOT NULL,
 	deleted_at      INTEGER NOT NULL DEFAULT 0,
@@ -157,6 +159,9 @@ CREATE INDEX endpoints_alerts ON endpoints (project)
 	WHERE deleted_at = 0 AND (instr(topics, '"*"') > 0 OR instr(topics, '"dispatcher.') > 0);
 CREATE INDEX endpoints_version ON endpoints (version);
 CREATE INDEX endpoints_failing ON endpoints (failing_since) WHERE failing_since > 0;
+-- For the lanes whose dead callbacks are messages of alerts.
+CREATE INDEX endpoints_sinks ON endpoints (lane)
+	WHERE deleted_at = 0 AND substr(external_id, 1, 11) = 'alert-sink:';
 CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 
 -- Callbacks -------------------------------------------------------------------------------------------------
@@ -408,6 +413,58 @@ CREATE TABLE schedule_runs (
 	PRIMARY KEY (schedule_id, callback_id)
 ) STRICT;
 
+-- Alerts ----------------------------------------------------------------------------------------------------
+
+-- condition is JSON: what the alert watches. sink is the sealed JSON of where its messages go, sink_masked the
+-- same for people, sink_id a hash of its type and credential. next_digest is when the next daily summary is
+-- due. Each change and each step of the evaluation increments version.
+CREATE TABLE alerts (
+	id            TEXT PRIMARY KEY,
+	project       TEXT NOT NULL,
+	name          TEXT NOT NULL,
+	search        TEXT NOT NULL DEFAULT '',
+	condition     TEXT NOT NULL,
+	sink          TEXT NOT NULL,
+	sink_masked   TEXT NOT NULL,
+	sink_id       TEXT NOT NULL,
+	silence_until INTEGER NOT NULL DEFAULT 0,
+	digest_at     TEXT NOT NULL DEFAULT '',
+	digest_zone   TEXT NOT NULL DEFAULT '',
+	next_digest   INTEGER NOT NULL DEFAULT 0,
+	enabled       INTEGER NOT NULL,
+	sent_at       INTEGER NOT NULL DEFAULT 0,
+	sent_id       TEXT NOT NULL DEFAULT '',
+	last_error    TEXT NOT NULL DEFAULT '',
+	version       INTEGER NOT NULL DEFAULT 1,
+	created_at    INTEGER NOT NULL,
+	updated_at    INTEGER NOT NULL,
+	sealed_key    TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX alerts_sealed ON alerts (sealed_key, id) WHERE sealed_key <> '';
+CREATE UNIQUE INDEX alerts_name ON alerts (project, name);
+CREATE INDEX alerts_project ON alerts (project, id);
+CREATE INDEX alerts_sink ON alerts (project, sink_id);
+
+-- What alerts found: an instance from the first breach of the condition to its end. live rows are the state of
+-- the evaluation, the others are history.
+CREATE TABLE alert_firings (
+	id            TEXT PRIMARY KEY,
+	project       TEXT NOT NULL,
+	alert_id      TEXT NOT NULL,
+	instance      TEXT NOT NULL,
+	name          TEXT NOT NULL,
+	value         REAL NOT NULL,
+	pending_since INTEGER NOT NULL,
+	fired_at      INTEGER NOT NULL,
+	clear_since   INTEGER NOT NULL,
+	resolved_at   INTEGER NOT NULL,
+	told          INTEGER NOT NULL,
+	live          INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX alert_firings_live ON alert_firings (project, alert_id, instance) WHERE live = 1;
+CREATE INDEX alert_firings_alert ON alert_firings (alert_id, id);
+CREATE INDEX alert_firings_project ON alert_firings (project, id);
+
 -- Redrives --------------------------------------------------------------------------------------------------
 
 -- An action on the callbacks that match a filter. spec is the JSON of the action. Gathering continues after
@@ -488,6 +545,7 @@ CREATE TABLE activity (
 	failed      INTEGER NOT NULL,
 	unknown     INTEGER NOT NULL,
 	dead        INTEGER NOT NULL,
+	unresolved  INTEGER NOT NULL,
 	lateness_0  INTEGER NOT NULL,
 	lateness_1  INTEGER NOT NULL,
 	lateness_2  INTEGER NOT NULL,

@@ -36,9 +36,10 @@ type Activity struct {
 	Span   Span
 	// At is the start of the span.
 	At int64
-	// Accepted counts accepted callbacks, and Dead those that became dead. Succeeded, Failed and Unknown
-	// count attempts by outcome.
-	Accepted, Succeeded, Failed, Unknown, Dead int64
+	// Accepted counts accepted callbacks, Dead those that became dead, Unresolved the polls among the dead
+	// (expired ones may be missing). Succeeded, Failed and Unknown count attempts by outcome. Dead messages of alerts count for their
+	// lane only.
+	Accepted, Succeeded, Failed, Unknown, Dead, Unresolved int64
 	// Lateness covers the attempts with trigger BySchedule. Took covers all attempts.
 	Lateness LatenessHistogram
 	Took     TookHistogram
@@ -51,6 +52,7 @@ func (a *Activity) Add(b *Activity) {
 	a.Failed += b.Failed
 	a.Unknown += b.Unknown
 	a.Dead += b.Dead
+	a.Unresolved += b.Unresolved
 	for i := range a.Lateness {
 		a.Lateness[i] += b.Lateness[i]
 	}

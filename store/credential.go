@@ -166,12 +166,13 @@ type SealedTable string
 
 // The tables with sealed columns.
 const (
-	// SealedSecrets is the table of secrets. Schedules have credentials in their template, the others in
-	// headers.
+	// SealedSecrets is the table of secrets. Schedules have credentials in their template, alerts in their
+	// sink, the others in headers.
 	SealedSecrets   SealedTable = "secrets"
 	SealedProjects  SealedTable = "projects"
 	SealedEndpoints SealedTable = "endpoints"
 	SealedSchedules SealedTable = "schedules"
+	SealedAlerts    SealedTable = "alerts"
 	SealedPolls     SealedTable = "polls"
 	SealedCallbacks SealedTable = "callbacks"
 )
@@ -179,7 +180,8 @@ const (
 // SealedTables returns all sealed tables, those with few rows first.
 func SealedTables() []SealedTable {
 	return []SealedTable{
-		SealedSecrets, SealedProjects, SealedEndpoints, SealedSchedules, SealedPolls, SealedCallbacks,
+		SealedSecrets, SealedProjects, SealedEndpoints, SealedSchedules, SealedAlerts, SealedPolls,
+		SealedCallbacks,
 	}
 }
 
@@ -194,7 +196,7 @@ type SealedRow struct {
 	// Headers are the headers of the callback, the endpoint, the project's defaults or the poll's result
 	// callback. Some of them are sealed.
 	Headers []Header
-	// Template is the sealed template of a schedule.
+	// Template is the sealed template of a schedule, or the sealed sink of an alert.
 	Template string
 }
 

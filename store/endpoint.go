@@ -56,6 +56,8 @@ type Endpoint struct {
 	// succeeded, or there was none. AlertedAt is the last alert about that. LastSuccessAt and LastFailureAt
 	// are the ends of the last attempts with these outcomes, exact to some seconds.
 	FailingSince, AlertedAt, LastSuccessAt, LastFailureAt int64
+	// Succeeded and Failed count the attempts since the endpoint exists, as far as they were reported.
+	Succeeded, Failed int64
 
 	// LaneID is the endpoint's lane. The lane's key is the endpoint's id with its prefix.
 	LaneID int64
@@ -70,6 +72,13 @@ type Endpoint struct {
 	// not deleted.
 	DeletedAt int64
 }
+
+// SinkPrefix begins the external id of an endpoint that alerts send their messages to. The program creates and
+// deletes such endpoints.
+const SinkPrefix = "alert-sink:"
+
+// IsSink reports whether alerts send their messages to the endpoint.
+func (e *Endpoint) IsSink() bool { return strings.HasPrefix(e.ExternalID, SinkPrefix) }
 
 // Forever is the end of a pause that lasts until a resume.
 const Forever int64 = 1<<53 - 1
@@ -145,6 +154,8 @@ type EndpointHealth struct {
 	// SucceededAt and FailedAt are the ends of the last attempts with these outcomes. Zero: none. FailedFirst
 	// is the end of the first attempt that failed after the last success.
 	SucceededAt, FailedAt, FailedFirst int64
+	// Succeeded and Failed are the numbers of attempts since the last report.
+	Succeeded, Failed int64
 }
 
 // An EndpointEventKind is the kind of an endpoint event.

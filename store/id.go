@@ -18,6 +18,7 @@ const (
 	KeyPrefix      = "key_"
 	RedrivePrefix  = "rd_"
 	SchedulePrefix = "sc_"
+	AlertPrefix    = "al_"
 )
 
 // BareID removes the prefix from an id. It reports whether the rest is a ULID as this program writes it: 26

@@ -36,6 +36,8 @@ type activityBuffer struct {
 	unwritten map[projectSpan]*store.Activity
 	// dropped counts the events without a row since the last drain.
 	dropped int64
+	// sinks are the lanes of messages of alerts.
+	sinks map[int64]bool
 }
 
 type (
@@ -70,13 +72,32 @@ func (p *activityWriter) count(project string, lane, at int64, f func(*store.Act
 	if minute := store.Minute.Begin(at); p.last == nil || p.last.At != minute || p.last.Project != project {
 		p.last = p.b.project(project, minute)
 	}
-	for _, row := range [...]*store.Activity{p.last, p.b.lane(project, lane, store.Hour.Begin(at))} {
-		if row == nil {
-			p.b.dropped++
-			continue
-		}
-		f(row)
+	p.apply(p.last, f)
+	p.apply(p.b.lane(project, lane, store.Hour.Begin(at)), f)
+}
+
+func (p *activityWriter) apply(row *store.Activity, f func(*store.Activity)) {
+	if row == nil {
+		p.b.dropped++
+		return
 	}
+	f(row)
+}
+
+// countDead counts a dead callback. A message of an alert counts for its lane only: otherwise an alert about
+// dead callbacks would fire for its own messages.
+func (p *activityWriter) countDead(project string, lane, at int64, poll bool) {
+	f := func(row *store.Activity) {
+		row.Dead++
+		if poll { // a dead poll has no final result, whatever its reason
+			row.Unresolved++
+		}
+	}
+	if p.b.sinks[lane] {
+		p.apply(p.b.lane(project, lane, store.Hour.Begin(at)), f)
+		return
+	}
+	p.count(project, lane, at, f)
 }
 
 // project returns the row of a project's minute; nil: the buffer is full.
@@ -149,7 +170,8 @@ func (b *activityBuffer) settled(results []store.Result, committed []store.Commi
 				})
 			}
 			if c.State == store.Dead {
-				w.count(r.Stamped.Project, r.Stamped.LaneID, now, countDead)
+				w.countDead(r.Stamped.Project, r.Stamped.LaneID, now,
+					r.Stamped.Kind == store.Poll)
 			}
 		}
 	})
@@ -158,8 +180,6 @@ func (b *activityBuffer) settled(results []store.Result, committed []store.Commi
 func countAccepted(row *store.Activity) { row.Accepted++ }
 
 func countUnknown(row *store.Activity) { row.Unknown++ }
-
-func countDead(row *store.Activity) { row.Dead++ }
 
 // countAttempt counts an attempt. Lateness covers only attempts that were due, not manual ones.
 func countAttempt(row *store.Activity, a *store.Attempt) {
@@ -238,6 +258,25 @@ func (b *activityBuffer) restore(rows []store.Activity) {
 			b.dropped++
 		}
 	}
+}
+
+// maxSinks bounds the lanes of messages of alerts that ReadSinks reads.
+const maxSinks = 10_000
+
+// ReadSinks reads which lanes have messages of alerts. Dead ones do not count for their project.
+func (rp *Reporter) ReadSinks(ctx context.Context) error {
+	lanes, err := rp.o.Store.SinkLanes(ctx, maxSinks)
+	if err != nil {
+		return fmt.Errorf("read the lanes of alerts: %w", err)
+	}
+	sinks := make(map[int64]bool, len(lanes))
+	for _, lane := range lanes {
+		sinks[lane] = true
+	}
+	rp.counts.activity.mu.Lock()
+	defer rp.counts.activity.mu.Unlock()
+	rp.counts.activity.sinks = sinks
+	return nil
 }
 
 // WriteActivity writes what was counted since the last call. A failed write is repeated by the next call. If

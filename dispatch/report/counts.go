@@ -81,7 +81,7 @@ func (c *Counts) Ended(n int, state store.State, reason store.Reason) {
 func (c *Counts) Expired(rows []store.OpenRow, now int64) {
 	c.activity.write(func(w *activityWriter) {
 		for i := range rows {
-			w.count(rows[i].Project, rows[i].LaneID, now, countDead)
+			w.countDead(rows[i].Project, rows[i].LaneID, now, false)
 		}
 	})
 	c.Ended(len(rows), store.Dead, store.Expired)

@@ -56,8 +56,10 @@ func (h *healthBuffer) record(r *store.Result) {
 		w.Kind == store.Poll && a.Class == store.ClassRuleMismatch && !r.Stays:
 		// For a poll a response that is not final is a success.
 		n.SucceededAt, n.FailedFirst = max(n.SucceededAt, a.EndedAt), 0
+		n.Succeeded++
 	default:
 		n.FailedAt = max(n.FailedAt, a.EndedAt)
+		n.Failed++
 		if n.FailedFirst == 0 {
 			n.FailedFirst = a.EndedAt
 		}
@@ -77,12 +79,15 @@ func (h *healthBuffer) drain() (reports []store.EndpointHealth, gone map[string]
 	return reports, gone
 }
 
-// restore puts back what could not be written, unless there is a later report.
+// restore puts back what could not be written. Of an endpoint with a later report, only the counts.
 func (h *healthBuffer) restore(reports []store.EndpointHealth, gone map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range reports {
-		if _, later := h.reports[n.ID]; !later && len(h.reports) < maxUnreported {
+		if later, ok := h.reports[n.ID]; ok {
+			later.Succeeded, later.Failed = later.Succeeded+n.Succeeded, later.Failed+n.Failed
+			h.reports[n.ID] = later
+		} else if len(h.reports) < maxUnreported {
 			h.reports[n.ID] = n
 		}
 	}

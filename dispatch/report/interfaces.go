@@ -11,6 +11,8 @@ type Store interface {
 	// AddActivity adds the counts of rows to the stored ones. A call with at most activityPage rows is one
 	// transaction.
 	AddActivity(ctx context.Context, rows []store.Activity) error
+	// SinkLanes returns up to limit lanes of endpoints that alerts send their messages to.
+	SinkLanes(ctx context.Context, limit int) ([]int64, error)
 	// FeedReaders returns, ordered by id, the first limit projects above after that have an endpoint which
 	// subscribes to one of the topics, or a cursor whose name is prefix and the project's id.
 	FeedReaders(

@@ -22,6 +22,9 @@ func bindHeader(project, owner, name string) string {
 // BindTemplate returns the binding of a schedule's template.
 func BindTemplate(project, schedule string) string { return binding("template", project, schedule) }
 
+// BindSink returns what the ciphertext of an alert's sink is bound to.
+func BindSink(project, alert string) string { return binding("sink", project, alert) }
+
 // binding joins parts. No part contains a NUL.
 func binding(parts ...string) string { return strings.Join(parts, "\x00") }
 

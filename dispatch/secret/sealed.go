@@ -76,8 +76,12 @@ func (k *Keyring) eachSealed(r *store.SealedRow, change func(bound, sealed strin
 		_, text, _ := store.CutSealed(changed)
 		r.Secret.Ciphertext, err = base64.RawStdEncoding.DecodeString(text)
 		return err
-	case store.SealedSchedules:
-		changed, err := change(BindTemplate(r.Project, r.ID), r.Template)
+	case store.SealedSchedules, store.SealedAlerts:
+		bound := BindTemplate(r.Project, r.ID)
+		if r.Table == store.SealedAlerts {
+			bound = BindSink(r.Project, r.ID)
+		}
+		changed, err := change(bound, r.Template)
 		r.Template = changed
 		return err
 	}

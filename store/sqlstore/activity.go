@@ -23,7 +23,7 @@ func activityColumns(a *store.Activity) sqldb.Columns {
 	}, activityCounts(a)...)
 }
 
-var sumFields = sqldb.Named[store.Activity](`accepted succeeded failed unknown dead`)
+var sumFields = sqldb.Named[store.Activity](`accepted succeeded failed unknown dead unresolved`)
 
 // activityCounts are the columns that are summed.
 func activityCounts(a *store.Activity) sqldb.Columns {

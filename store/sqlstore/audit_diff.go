@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -284,6 +285,20 @@ func scheduleParts(s *store.Schedule) []part {
 		samePart("missed", s.Missed),
 		samePart("enabled", s.Enabled),
 		{"next_at", s.NextAt, printedTime(s.NextAt)},
+	}
+}
+
+// alertParts are the properties of an alert that people change. The sink is compared as it is stored and
+// printed as it is masked.
+func alertParts(a *store.Alert) []part {
+	return []part{
+		samePart("name", a.Name),
+		samePart("when", a.When),
+		{"sink", a.Sink, json.RawMessage(cmp.Or(a.SinkMasked, "null"))},
+		{"silence_until", a.SilenceUntil, printedTime(a.SilenceUntil)},
+		samePart("digest_at", a.DigestAt),
+		samePart("digest_timezone", a.DigestZone),
+		samePart("enabled", a.Enabled),
 	}
 }
 

@@ -185,6 +185,7 @@ func (u *upsert) apply(change func(*store.Endpoint) error, now int64) error {
 	e.CreatedAt, e.DeletedAt, e.UpdatedAt = b.CreatedAt, b.DeletedAt, now
 	e.FailingSince, e.AlertedAt = b.FailingSince, b.AlertedAt
 	e.LastSuccessAt, e.LastFailureAt = b.LastSuccessAt, b.LastFailureAt
+	e.Succeeded, e.Failed = b.Succeeded, b.Failed
 	u.after = e
 	return nil
 }

@@ -25,6 +25,7 @@ func mergeReports(reports []store.EndpointHealth) []store.EndpointHealth {
 	return merged(reports, byID, func(m, h *store.EndpointHealth) {
 		m.SucceededAt, m.FailedAt = max(m.SucceededAt, h.SucceededAt), max(m.FailedAt, h.FailedAt)
 		m.FailedFirst = firstAfter(m.SucceededAt, m.FailedFirst, h.FailedFirst, m.FailedAt)
+		m.Succeeded, m.Failed = m.Succeeded+h.Succeeded, m.Failed+h.Failed
 	})
 }
 
@@ -58,6 +59,7 @@ func (t *tx) reportHealth(reports []store.EndpointHealth, now int64) error {
 		h, since := byID[e.ID], e.FailingSince
 		e.LastSuccessAt = max(e.LastSuccessAt, h.SucceededAt)
 		e.LastFailureAt = max(e.LastFailureAt, h.FailedAt)
+		e.Succeeded, e.Failed = e.Succeeded+h.Succeeded, e.Failed+h.Failed
 		e.FailingSince = firstAfter(e.LastSuccessAt, e.FailingSince, h.FailedFirst, e.LastFailureAt)
 		if e.FailingSince != 0 {
 			continue
@@ -82,11 +84,25 @@ func (t *tx) writeHealth(endpoints []store.Endpoint) error {
 			failing_since = i.failing_since,
 			alerted_at = i.alerted_at,
 			last_success_at = i.last_success_at,
-			last_failure_at = i.last_failure_at
+			last_failure_at = i.last_failure_at,
+			succeeded = i.succeeded,
+			failed = i.failed
 		FROM $i WHERE endpoints.id = i.id`, endpoints,
 		func(e *store.Endpoint) sqldb.Columns { return append(healthColumns(e), col("id", &e.ID)) })
 	return named("write health", err)
 }
+
+// EndpointTotals returns the attempts of up to limit endpoints of the project, in the order of their ids.
+// Those that alerts send their messages to are left out.
+func (db *DB) EndpointTotals(ctx context.Context, project string, limit int) ([]store.EndpointTotal, error) {
+	return sqldb.Select(db.read(ctx, "read endpoint totals"), totalColumns, `FROM endpoints
+		WHERE project = $1 AND deleted_at = 0 AND substr(external_id, 1, 11) <> 'alert-sink:'
+		ORDER BY id
+		LIMIT $2`, project, limit)
+}
+
+var totalColumns = sqldb.Named[store.EndpointTotal](`id external_id name succeeded failed failing_since
+	created_at`)
 
 // TakeAlerts finds up to limit endpoints of all projects that have failed since before failingBefore, and
 // that were not reported as failing after alertedBefore. Each gets an event at now and is marked as reported

@@ -20,7 +20,8 @@ func wholeEndpoint(e *store.Endpoint) sqldb.Columns {
 	return append(endpointColumns(e), healthColumns(e)...)
 }
 
-var healthColumns = sqldb.Named[store.Endpoint](`failing_since alerted_at last_success_at last_failure_at`)
+var healthColumns = sqldb.Named[store.Endpoint](`failing_since alerted_at last_success_at last_failure_at
+	succeeded failed`)
 
 // endpointExists is the condition for endpoints that are not deleted. It repeats the WHERE of the partial
 // indexes word for word.

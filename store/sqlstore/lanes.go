@@ -220,6 +220,16 @@ func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	return lanes, err
 }
 
+// BusyLanes returns up to limit lanes of the project with open callbacks, those with the most first.
+func (db *DB) BusyLanes(ctx context.Context, project string, limit int) ([]store.Lane, error) {
+	return sqldb.Select(db.read(ctx, "read busy lanes"), laneFields, `FROM counters
+		JOIN lanes ON lanes.id = CAST(counters.key AS BIGINT)
+		WHERE counters.project = $1 AND counters.kind = 'lane' AND counters.value > 0
+			AND lanes.project = $1
+		ORDER BY counters.value DESC
+		LIMIT $2`, project, limit)
+}
+
 // countOpen fills in the number of open callbacks of each lane, from the counters.
 func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []store.LaneBacklog) error {
 	keys := make([]string, len(lanes))

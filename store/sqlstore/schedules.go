@@ -169,6 +169,16 @@ func (db *DB) Schedules(ctx context.Context, project string,
 	return sqldb.Select(db.read(ctx, "read schedules"), wholeSchedule, q.text, q.args...)
 }
 
+// LateSchedules returns up to limit enabled schedules of the project that were due before a time and have not
+// run, or whose last run created no callback.
+func (db *DB) LateSchedules(ctx context.Context, project string, before int64,
+	limit int) ([]store.Schedule, error) {
+	return sqldb.Select(db.read(ctx, "read late schedules"), scheduleColumns, `FROM schedules
+		WHERE project = $1 AND enabled = 1 AND (next_at > 0 AND next_at < $2 OR last_error <> '')
+		ORDER BY id
+		LIMIT $3`, project, before, limit)
+}
+
 // ScheduleRuns returns the callbacks of the schedule's last runs, newest first, or store.ErrNotFound.
 func (db *DB) ScheduleRuns(ctx context.Context, project, id string) ([]store.ScheduleRun, error) {
 	if _, err := db.Schedule(ctx, project, id); err != nil {

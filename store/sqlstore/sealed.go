@@ -66,6 +66,11 @@ func sealedTables() map[store.SealedTable]sealedTable {
 			func(r *sealedRow) error { r.Template = r.text; return nil },
 			func(r *sealedRow) (any, error) { return r.Template, nil },
 		},
+		store.SealedAlerts: {
+			"alerts", "sealed_key", "sink", "project", "",
+			func(r *sealedRow) error { r.Template = r.text; return nil },
+			func(r *sealedRow) (any, error) { return r.Template, nil },
+		},
 		store.SealedPolls: {
 			"polls", "sealed_key", "on_result", "project", "",
 			func(r *sealedRow) (err error) {

@@ -97,6 +97,14 @@ type Store interface {
 
 	RunSchedules(ctx context.Context, runs []store.PlannedRun) ([]store.PlannedRunResult, error)
 
+	// Alerts.
+	CreateAlert(ctx context.Context, a store.Alert, by store.Actor) (store.Alert, error)
+	Alert(ctx context.Context, project, id string) (store.Alert, error)
+	StepAlert(ctx context.Context, s store.AlertStep) (store.AlertStepResult, error)
+	LiveFirings(ctx context.Context, project string, limit int) ([]store.AlertFiring, error)
+	AlertFirings(ctx context.Context, project, id string, limit int) ([]store.AlertFiring, error)
+	FiringsSince(ctx context.Context, project string, since int64, limit int) ([]store.AlertFiring, error)
+
 	// Damage makes the policy of a callback undecodable, as a disk error would.
 	Damage(ctx context.Context, id string) error
 }

@@ -267,6 +267,10 @@ func (s *script) defaultOf(name string, of reflect.Type) any {
 		return s.newSchedule("")
 	case *store.ScheduleFilter:
 		return store.ScheduleFilter{Limit: 100}
+	case *store.Alert:
+		return s.newAlert("")
+	case *store.AlertFilter:
+		return store.AlertFilter{Limit: 100}
 	case *store.Secret:
 		return s.secret("", "")
 	case *store.Project:

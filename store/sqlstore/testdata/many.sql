@@ -55,14 +55,14 @@ INSERT INTO attempts (callback_id, number, charged, fence, started_at, ended_at,
 		'default', 'schedule', 'failed', 'rule_mismatch', '', '', '', '{}'
 	FROM generate_series(1, 60000) AS numbers(i);
 
-INSERT INTO activity (project, lane, span, at, accepted, succeeded, failed, unknown, dead,
+INSERT INTO activity (project, lane, span, at, accepted, succeeded, failed, unknown, dead, unresolved,
 		lateness_0, lateness_1, lateness_2, lateness_3, lateness_4, lateness_5, lateness_6, lateness_7,
 		lateness_8, lateness_9, lateness_10, lateness_11,
 		took_0, took_1, took_2, took_3, took_4, took_5, took_6, took_7, took_8, took_9, took_10, took_11)
 	SELECT CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END,
 		CASE WHEN i % 20 < 4 THEN 0 ELSE i % 1000 END,
 		CASE i % 3 WHEN 0 THEN 60000 WHEN 1 THEN 900000 ELSE 3600000 END,
-		1790000000000 - CAST(i AS BIGINT) * 60000, 1, 1, 1, 1, 1,
+		1790000000000 - CAST(i AS BIGINT) * 60000, 1, 1, 1, 1, 1, 1,
 		1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 	FROM generate_series(1, 60000) AS numbers(i);
 
