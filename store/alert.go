@@ -126,8 +126,10 @@ type AlertStep struct {
 	// NextDigest and LastError replace those of the alert.
 	NextDigest int64
 	LastError  string
-	// Draft is the message, a callback to accept in the same transaction. Nil: none.
-	Draft *Draft
+	// Draft is the message, a callback to accept in the same transaction. Nil: none. Summary: it is a daily
+	// summary, and does not count as the last message.
+	Draft   *Draft
+	Summary bool
 }
 
 // An AlertStepResult is the result of an AlertStep.
@@ -161,6 +163,9 @@ type EndpointTotal struct {
 
 // Title returns the endpoint's name, external id or id, the first that it has.
 func (e *EndpointTotal) Title() string { return endpointTitle(e.Name, e.ExternalID, e.ID) }
+
+// Title returns the endpoint's name, external id or id, the first that it has.
+func (e *Endpoint) Title() string { return endpointTitle(e.Name, e.ExternalID, e.ID) }
 
 func endpointTitle(name, externalID, id string) string {
 	switch {

@@ -94,7 +94,9 @@ func (t *tx) stepAlert(s *store.AlertStep, e *acceptEntry) (won bool, err error)
 		if e.out.Err != nil {
 			return false, e.out.Err
 		}
-		a.SentAt, a.SentID = s.Now, e.out.Callback.ID
+		if !s.Summary {
+			a.SentAt, a.SentID = s.Now, e.out.Callback.ID
+		}
 	}
 	if _, err := t.Exec(`UPDATE alerts SET version = $2, next_digest = $3, last_error = $4, sent_at = $5,
 			sent_id = $6

@@ -1,0 +1,212 @@
+package alert
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// clearShare is the part of a threshold below which a value ends a firing. Between the two a firing stays
+	// as it is, so that a value near the threshold does not fire again and again.
+	clearShare = 0.8
+	// maxLanes, maxEndpoints and maxSchedules bound what one query of an evaluation reads.
+	maxLanes     = 1000
+	maxEndpoints = 10_000
+	maxSchedules = maxInstances
+)
+
+// A round is one run of Evaluate.
+type round struct {
+	as    *Alerts
+	now   int64
+	sinks map[int64]bool
+	// walked: the walk over overdue callbacks was continued in this round, with this error.
+	walked  bool
+	walkErr error
+}
+
+// A projectView reads what the alerts of one project watch, each part at most once in a round.
+type projectView struct {
+	*round
+	project string
+	minutes []store.Activity
+	totals  []store.EndpointTotal
+	read    struct{ minutes, totals bool }
+}
+
+// find returns what breaks the condition of an alert, or nearly does.
+func (v *projectView) find(ctx context.Context, a *store.Alert) ([]finding, error) {
+	switch w := &a.When; w.Kind {
+	case store.AlertOldestDue:
+		return v.oldestDue(ctx, w)
+	case store.AlertDeadRate:
+		return v.deadRate(ctx, w)
+	case store.AlertEndpointSuccess:
+		return v.endpointSuccess(ctx, w)
+	case store.AlertBreakerOpen:
+		return v.breakerOpen(ctx, w)
+	case store.AlertPollUnresolved:
+		return v.pollUnresolved(ctx, w)
+	case store.AlertScheduleLate:
+		return v.scheduleLate(ctx, w)
+	}
+	return nil, nil
+}
+
+// above compares a value with a threshold. A value at the threshold breaks the condition if at is set.
+func above(instance, name string, value, threshold float64, at bool) []finding {
+	f := finding{instance: instance, name: name, value: value}
+	switch {
+	case value > threshold || at && value == threshold:
+	case value > threshold*clearShare:
+		f.near = true
+	default:
+		return nil
+	}
+	return []finding{f}
+}
+
+// oldestDue looks for callbacks that have been due for too long. Lanes that a person paused are left out.
+func (v *projectView) oldestDue(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	if !v.walked {
+		v.walked, v.walkErr = true, v.as.overdue.advance(ctx, v.as.o.Store, v.round)
+	}
+	if v.walkErr != nil {
+		return nil, v.walkErr
+	}
+	oldest := v.as.overdue.oldest(v.project, w.Lane)
+	if oldest == 0 {
+		return nil, nil
+	}
+	return above("", w.Lane, float64(v.now-oldest), float64(w.Above), false), nil
+}
+
+// readMinutes reads the activity of the project in the last two hours.
+func (v *projectView) readMinutes(ctx context.Context) error {
+	if v.read.minutes {
+		return nil
+	}
+	from := store.Minute.Begin(v.now - maxWindow.Milliseconds())
+	rows, err := v.as.o.Store.Activity(ctx, v.project, 0, store.Minute, from, v.now+time.Minute.Milliseconds())
+	v.minutes, v.read.minutes = rows, err == nil
+	return err
+}
+
+// deadRate counts dead callbacks in this minute and in the last one; the larger number counts.
+func (v *projectView) deadRate(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	if err := v.readMinutes(ctx); err != nil {
+		return nil, err
+	}
+	var most int64
+	for i := range v.minutes {
+		if m := &v.minutes[i]; m.At >= store.Minute.Begin(v.now)-store.Minute.Milliseconds() {
+			most = max(most, m.Dead)
+		}
+	}
+	return above("", "", float64(most), float64(w.Above), true), nil
+}
+
+// pollUnresolved counts polls that ended without a final result.
+func (v *projectView) pollUnresolved(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	if err := v.readMinutes(ctx); err != nil {
+		return nil, err
+	}
+	var sum int64
+	for i := range v.minutes {
+		if m := &v.minutes[i]; m.At > v.now-w.Window.Milliseconds()-store.Minute.Milliseconds() {
+			sum += m.Unresolved
+		}
+	}
+	return above("", "", float64(sum), float64(w.Above), false), nil
+}
+
+// breakerOpen asks the index for the breakers of the lanes with the most open callbacks.
+func (v *projectView) breakerOpen(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	var lanes []store.Lane
+	var err error
+	if w.Lane != "" {
+		var l store.Lane
+		l, err = v.as.o.Store.LaneByKey(ctx, v.project, w.Lane)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, nil // it has never had a callback
+		}
+		lanes = []store.Lane{l}
+	} else {
+		lanes, err = v.as.o.Store.BusyLanes(ctx, v.project, maxLanes)
+	}
+	if err != nil || len(lanes) == 0 {
+		return nil, err
+	}
+	byID, ids := make(map[int64]*store.Lane), make([]int64, 0, len(lanes))
+	for i := range lanes {
+		if l := &lanes[i]; !v.sinks[l.ID] {
+			byID[l.ID], ids = l, append(ids, l.ID)
+		}
+	}
+	_, states, err := v.as.o.Index.AskIndex(ctx, nil, ids)
+	if err != nil {
+		return nil, err
+	}
+	var found []finding
+	var endpoints []string
+	for i := range states {
+		s, l := &states[i], byID[states[i].Lane]
+		if l == nil || s.Breaker == schedule.BreakerClosed || s.OpenedAt == 0 {
+			continue
+		}
+		found = append(found, above(l.Key, strings.TrimPrefix(l.Key, v.project+"+"), float64(v.now-s.OpenedAt),
+			float64(w.Above), false)...)
+		if l.EndpointID != "" {
+			endpoints = append(endpoints, l.EndpointID)
+		}
+	}
+	return found, v.nameLanes(ctx, found, endpoints)
+}
+
+// nameLanes gives lanes of endpoints the names of these.
+func (v *projectView) nameLanes(ctx context.Context, found []finding, ids []string) error {
+	if len(ids) == 0 || len(found) == 0 {
+		return nil
+	}
+	endpoints, err := v.as.o.Store.EndpointsByID(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		for k := range endpoints {
+			if e := &endpoints[k]; found[i].instance == e.LaneKey() {
+				found[i].name = e.Title()
+			}
+		}
+	}
+	return nil
+}
+
+// neverRan is the value of a schedule whose last run created no callback.
+const neverRan = -1
+
+// scheduleLate looks for schedules that are late, or whose last run created no callback.
+func (v *projectView) scheduleLate(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	before := v.now - int64(float64(w.Above)*clearShare)
+	late, err := v.as.o.Store.LateSchedules(ctx, v.project, before, maxSchedules)
+	if err != nil {
+		return nil, err
+	}
+	var found []finding
+	for i := range late {
+		s := &late[i]
+		switch {
+		case w.Schedule != "" && w.Schedule != s.ID:
+		case s.NextAt > 0 && s.NextAt < before:
+			found = append(found, above(s.ID, s.Name, float64(v.now-s.NextAt), float64(w.Above), false)...)
+		case s.LastError != "":
+			found = append(found, finding{instance: s.ID, name: s.Name, value: neverRan})
+		}
+	}
+	return found, nil
+}
