@@ -48,9 +48,11 @@ var own = map[string][]string{
 	"dispatch/accept":  parts("dispatch/index", "dispatch/secret"),
 	"dispatch/report":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch/alert": parts("dispatch/index", "dispatch/secret", "dispatch/accept",
+		"dispatch/outbound/sink"),
 	"dispatch/control": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report",
-		"dispatch/attempt",
+		"dispatch/alert", "dispatch/attempt",
 		"dispatch/control"),
 
 	"dispatch/outbound": {
@@ -140,7 +142,8 @@ func parts(others ...string) []string {
 
 // face are what a face of the server may import: the engine and its parts, and others.
 func face(others ...string) []string {
-	return parts(append(others, "client", "dispatch", "dispatch/accept", "dispatch/attempt",
+	return parts(append(others, "client", "dispatch", "dispatch/accept", "dispatch/alert",
+		"dispatch/attempt", "dispatch/outbound/sink",
 		"dispatch/control",
 		"dispatch/index", "dispatch/report", "dispatch/secret")...)
 }

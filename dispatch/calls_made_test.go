@@ -14,6 +14,9 @@ func (s *calledStore) Accept(ctx context.Context, a1 []store.Draft) ([]store.Acc
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Accept", func(ctx context.Context) ([]store.Accepted, error) { return s.Store.Accept(ctx, a1) }, a1)
 }
+func (s *calledStore) Activity(ctx context.Context, a1 string, a2 int64, a3 store.Span, a4 int64, a5 int64) ([]store.Activity, error) {
+	return call1(ctx, s, "Activity", func(ctx context.Context) ([]store.Activity, error) { return s.Store.Activity(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
+}
 func (s *calledStore) AddActivity(ctx context.Context, a1 []store.Activity) error {
 	a1 = slices.Clone(a1)
 	return call0(ctx, s, "AddActivity", func(ctx context.Context) error { return s.Store.AddActivity(ctx, a1) }, a1)
@@ -30,6 +33,18 @@ func (s *calledStore) AddSecret(ctx context.Context, a1 store.Secret, a2 int64, 
 }
 func (s *calledStore) AdvanceMarks(ctx context.Context, a1 int64, a2 bool) error {
 	return call0(ctx, s, "AdvanceMarks", func(ctx context.Context) error { return s.Store.AdvanceMarks(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) Alert(ctx context.Context, a1 string, a2 string) (store.Alert, error) {
+	return call1(ctx, s, "Alert", func(ctx context.Context) (store.Alert, error) { return s.Store.Alert(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) AlertFirings(ctx context.Context, a1 string, a2 string, a3 int) ([]store.AlertFiring, error) {
+	return call1(ctx, s, "AlertFirings", func(ctx context.Context) ([]store.AlertFiring, error) { return s.Store.AlertFirings(ctx, a1, a2, a3) }, a1, a2, a3)
+}
+func (s *calledStore) AlertProjects(ctx context.Context, a1 string, a2 int) ([]string, error) {
+	return call1(ctx, s, "AlertProjects", func(ctx context.Context) ([]string, error) { return s.Store.AlertProjects(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) Alerts(ctx context.Context, a1 string, a2 store.AlertFilter) ([]store.Alert, error) {
+	return call1(ctx, s, "Alerts", func(ctx context.Context) ([]store.Alert, error) { return s.Store.Alerts(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) AllPresets(ctx context.Context, a1 string) ([]store.Preset, error) {
 	return call1(ctx, s, "AllPresets", func(ctx context.Context) ([]store.Preset, error) { return s.Store.AllPresets(ctx, a1) }, a1)
@@ -71,6 +86,11 @@ func (s *calledStore) ChainAudit(ctx context.Context, a1 func(context.Context) (
 func (s *calledStore) ChainedAudit(ctx context.Context, a1 int64, a2 int64, a3 int) ([]store.AuditEntry, error) {
 	return call1(ctx, s, "ChainedAudit", func(ctx context.Context) ([]store.AuditEntry, error) { return s.Store.ChainedAudit(ctx, a1, a2, a3) }, a1, a2, a3)
 }
+func (s *calledStore) ChangeAlert(ctx context.Context, a1 string, a2 string, a3 func(*store.Alert) error, a4 int64, a5 store.Actor) (store.Alert, store.Alert, error) {
+	return call2(ctx, s, "ChangeAlert", func(ctx context.Context) (store.Alert, store.Alert, error) {
+		return s.Store.ChangeAlert(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
+}
 func (s *calledStore) ChangeSchedule(ctx context.Context, a1 string, a2 string, a3 func(*store.Schedule) error, a4 int64, a5 store.Actor) (store.Schedule, error) {
 	return call1(ctx, s, "ChangeSchedule", func(ctx context.Context) (store.Schedule, error) {
 		return s.Store.ChangeSchedule(ctx, a1, a2, a3, a4, a5)
@@ -86,6 +106,12 @@ func (s *calledStore) Commit(ctx context.Context, a1 []store.Result, a2 int64) (
 func (s *calledStore) CountSealed(ctx context.Context, a1 store.SealedTable, a2 string, a3 int) (int, error) {
 	return call1(ctx, s, "CountSealed", func(ctx context.Context) (int, error) { return s.Store.CountSealed(ctx, a1, a2, a3) }, a1, a2, a3)
 }
+func (s *calledStore) Counts(ctx context.Context, a1 string) (store.Counts, error) {
+	return call1(ctx, s, "Counts", func(ctx context.Context) (store.Counts, error) { return s.Store.Counts(ctx, a1) }, a1)
+}
+func (s *calledStore) CreateAlert(ctx context.Context, a1 store.Alert, a2 store.Actor) (store.Alert, error) {
+	return call1(ctx, s, "CreateAlert", func(ctx context.Context) (store.Alert, error) { return s.Store.CreateAlert(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) CreateEndpoint(ctx context.Context, a1 store.Endpoint, a2 store.Actor) (store.Endpoint, error) {
 	a1.Topics = slices.Clone(a1.Topics)
 	a1.Headers = slices.Clone(a1.Headers)
@@ -99,6 +125,9 @@ func (s *calledStore) CreateRedrive(ctx context.Context, a1 store.Redrive, a2 st
 }
 func (s *calledStore) CreateSchedule(ctx context.Context, a1 store.Schedule, a2 store.Actor) (store.Schedule, error) {
 	return call1(ctx, s, "CreateSchedule", func(ctx context.Context) (store.Schedule, error) { return s.Store.CreateSchedule(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) DeleteAlert(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) (store.Alert, error) {
+	return call1(ctx, s, "DeleteAlert", func(ctx context.Context) (store.Alert, error) { return s.Store.DeleteAlert(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
 }
 func (s *calledStore) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) (store.Endpoint, error) {
 	return call1(ctx, s, "DeleteEndpoint", func(ctx context.Context) (store.Endpoint, error) { return s.Store.DeleteEndpoint(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
@@ -127,6 +156,9 @@ func (s *calledStore) Endpoint(ctx context.Context, a1 string, a2 string) (store
 func (s *calledStore) EndpointEvents(ctx context.Context, a1 string, a2 int) ([]store.EndpointEvent, error) {
 	return call1(ctx, s, "EndpointEvents", func(ctx context.Context) ([]store.EndpointEvent, error) { return s.Store.EndpointEvents(ctx, a1, a2) }, a1, a2)
 }
+func (s *calledStore) EndpointTotals(ctx context.Context, a1 string, a2 int) ([]store.EndpointTotal, error) {
+	return call1(ctx, s, "EndpointTotals", func(ctx context.Context) ([]store.EndpointTotal, error) { return s.Store.EndpointTotals(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) EndpointsByID(ctx context.Context, a1 []string) ([]store.Endpoint, error) {
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "EndpointsByID", func(ctx context.Context) ([]store.Endpoint, error) { return s.Store.EndpointsByID(ctx, a1) }, a1)
@@ -153,6 +185,9 @@ func (s *calledStore) FindEndpoints(ctx context.Context, a1 string, a2 []string)
 		return s.Store.FindEndpoints(ctx, a1, a2)
 	}, a1, a2)
 }
+func (s *calledStore) FiringsSince(ctx context.Context, a1 string, a2 int64, a3 int) ([]store.AlertFiring, error) {
+	return call1(ctx, s, "FiringsSince", func(ctx context.Context) ([]store.AlertFiring, error) { return s.Store.FiringsSince(ctx, a1, a2, a3) }, a1, a2, a3)
+}
 func (s *calledStore) Fold(ctx context.Context, a1 int64) error {
 	return call0(ctx, s, "Fold", func(ctx context.Context) error { return s.Store.Fold(ctx, a1) }, a1)
 }
@@ -176,6 +211,9 @@ func (s *calledStore) Known(ctx context.Context, a1 []string) ([]string, error) 
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Known", func(ctx context.Context) ([]string, error) { return s.Store.Known(ctx, a1) }, a1)
 }
+func (s *calledStore) LaggingLanes(ctx context.Context, a1 string, a2 int) ([]store.Lane, error) {
+	return call1(ctx, s, "LaggingLanes", func(ctx context.Context) ([]store.Lane, error) { return s.Store.LaggingLanes(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) LaneList(ctx context.Context, a1 string, a2 store.LaneFilter) ([]store.LaneBacklog, error) {
 	a2.Keys = slices.Clone(a2.Keys)
 	return call1(ctx, s, "LaneList", func(ctx context.Context) ([]store.LaneBacklog, error) { return s.Store.LaneList(ctx, a1, a2) }, a1, a2)
@@ -190,9 +228,15 @@ func (s *calledStore) LanesByKey(ctx context.Context, a1 string, a2 []string) ([
 func (s *calledStore) LastWorker(ctx context.Context) (int64, error) {
 	return call1(ctx, s, "LastWorker", func(ctx context.Context) (int64, error) { return s.Store.LastWorker(ctx) })
 }
+func (s *calledStore) LateSchedules(ctx context.Context, a1 string, a2 int64, a3 int) ([]store.Schedule, error) {
+	return call1(ctx, s, "LateSchedules", func(ctx context.Context) ([]store.Schedule, error) { return s.Store.LateSchedules(ctx, a1, a2, a3) }, a1, a2, a3)
+}
 func (s *calledStore) List(ctx context.Context, a1 string, a2 store.Filter) (store.Page, error) {
 	a2.States = slices.Clone(a2.States)
 	return call1(ctx, s, "List", func(ctx context.Context) (store.Page, error) { return s.Store.List(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) LiveFirings(ctx context.Context, a1 string, a2 int) ([]store.AlertFiring, error) {
+	return call1(ctx, s, "LiveFirings", func(ctx context.Context) ([]store.AlertFiring, error) { return s.Store.LiveFirings(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) LockHolder(ctx context.Context, a1 string, a2 string, a3 int64) (string, int64, error) {
 	return call2(ctx, s, "LockHolder", func(ctx context.Context) (string, int64, error) { return s.Store.LockHolder(ctx, a1, a2, a3) }, a1, a2, a3)
@@ -378,9 +422,20 @@ func (s *calledStore) SetStop(ctx context.Context, a1 int64, a2 int64, a3 store.
 func (s *calledStore) SetSweepCursor(ctx context.Context, a1 store.Cursor) error {
 	return call0(ctx, s, "SetSweepCursor", func(ctx context.Context) error { return s.Store.SetSweepCursor(ctx, a1) }, a1)
 }
+func (s *calledStore) SinkInUse(ctx context.Context, a1 string, a2 string) (bool, error) {
+	return call1(ctx, s, "SinkInUse", func(ctx context.Context) (bool, error) { return s.Store.SinkInUse(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) SinkLanes(ctx context.Context, a1 int) ([]int64, error) {
+	return call1(ctx, s, "SinkLanes", func(ctx context.Context) ([]int64, error) { return s.Store.SinkLanes(ctx, a1) }, a1)
+}
 func (s *calledStore) Stamp(ctx context.Context, a1 store.Stamp) ([]*store.Stamped, []store.Refusal, error) {
 	a1.Claims = slices.Clone(a1.Claims)
 	return call2(ctx, s, "Stamp", func(ctx context.Context) ([]*store.Stamped, []store.Refusal, error) { return s.Store.Stamp(ctx, a1) }, a1)
+}
+func (s *calledStore) StepAlert(ctx context.Context, a1 store.AlertStep) (store.AlertStepResult, error) {
+	a1.Put = slices.Clone(a1.Put)
+	a1.Drop = slices.Clone(a1.Drop)
+	return call1(ctx, s, "StepAlert", func(ctx context.Context) (store.AlertStepResult, error) { return s.Store.StepAlert(ctx, a1) }, a1)
 }
 func (s *calledStore) StepRedrive(ctx context.Context, a1 string, a2 int, a3 int64) (store.RedriveStep, error) {
 	return call1(ctx, s, "StepRedrive", func(ctx context.Context) (store.RedriveStep, error) { return s.Store.StepRedrive(ctx, a1, a2, a3) }, a1, a2, a3)

@@ -7,6 +7,7 @@
 //	attempt  claim → lock → stamp → send → settle
 //	index    keeps the index in line with SQL: writes, sweep, rebuild, horizon, outages, verify
 //	control  changes by people: callbacks, endpoints, lanes, projects, keys, redrives, schedules; explain
+//	alert    rules of projects: conditions, firings, messages to chat robots and mail
 //	report   counts and publishes: activity, endpoint health, processes, the feed, operational events
 //	secret   key ring, signing secrets, sealed headers
 //	trace    spans of accepts and attempts, and their export
@@ -37,6 +38,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/attempt"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -51,6 +53,7 @@ import (
 // Store is the part of SQL that the engine uses: the sum of the Store interfaces of its parts.
 type Store interface {
 	accept.Store
+	alert.Store
 	attempt.Store
 	control.Store
 	index.Store
@@ -82,6 +85,8 @@ type Options struct {
 	PanGuard store.PanGuard
 	// CheckURL validates a URL before it is stored; nil accepts any. The dialer checks the address again.
 	CheckURL func(rawURL string) error
+	// PublicURL is the address of the admin UI, for links in messages of alerts. Empty: they have none.
+	PublicURL string
 	// Name of this start of this process; no other start may have used it. Empty: a random one. Version and
 	// Roles are part of its heartbeat.
 	Name    string
@@ -155,6 +160,7 @@ func (o Options) withDefaults() (Options, error) {
 // Aliases of the parts, embedded in Engine so that the API and the UI can call their methods on it.
 type (
 	accepter   = accept.Accepter
+	alerts     = alert.Alerts
 	controller = control.Controller
 	indexer    = index.Index
 	reporter   = report.Reporter
@@ -171,6 +177,7 @@ type Engine struct {
 	tasks *process.TaskTimes
 
 	*accepter
+	*alerts
 	*controller
 	*indexer
 	*reporter
@@ -223,6 +230,11 @@ func New(o Options) (*Engine, error) {
 		Name: o.Name, Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded,
 		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
 		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
+	})
+	e.alerts = alert.New(alert.Options{
+		Store: o.Store, Index: e.indexer, Endpoints: e.controller, Accept: e.accepter, Secrets: e.secrets,
+		Keyring: o.Keyring, Clock: e.clock, Logger: o.Logger, Metrics: m, CheckURL: o.CheckURL,
+		PublicURL: o.PublicURL,
 	})
 	e.tasks = m.TaskTimes()
 	e.exportDegradations(m)

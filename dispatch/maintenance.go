@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/report"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -48,7 +49,8 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		{"chain", control.ChainSpec, 10 * time.Second, e.controller.ChainAudit},
 		{"purge", purgeSpec, control.PurgeLease, e.controller.Purge},
 		{"audit", auditSpec, time.Minute, e.indexer.Audit},
-		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.Alerts},
+		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.PublishEvents},
+		{"rules", alert.EvaluateSpec, 20 * time.Second, e.alerts.EvaluateAlerts},
 		{"failing", report.FailingSpec, time.Minute, e.reporter.AlertFailing},
 	} {
 		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {

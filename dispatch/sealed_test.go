@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	rules "github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -47,6 +48,8 @@ func (b *fixture) sealEverything() []string {
 		Choice: accept.Choice{Signer: "bearer"},
 		Secret: "hunter2-hunter2",
 	})
+	must(b.engine.CreateAlert(b.Context(), project, rules.Change{Name: new("a"),
+		When: &rules.When{Kind: "dead_rate"}, Sink: webhook()}, operator))
 	template := []byte(`{"https://shop.example/"}`)
 	s := must(b.engine.CreateSchedule(b.Context(), project,
 		control.ScheduleChange{Name: new("s"), Cron: new("@yearly"), Template: template}, operator))

@@ -420,9 +420,9 @@ CREATE TABLE schedule_runs (
 
 -- Alerts ----------------------------------------------------------------------------------------------------
 
--- condition is JSON: what the alert watches. sink is the sealed JSON of where its messages go, sink_masked the
--- same for people, sink_id a hash of its type and credential. next_digest is when the next daily summary is
--- due. Each change and each step of the evaluation increments version.
+-- condition is JSON: what the alert watches. sink is the sealed JSON of where its messages go, sink_masked
+-- the same for people, sink_id a hash of its type and credential. next_digest is when the next daily summary
+-- is due. Each change and each step of the evaluation increments version.
 CREATE TABLE alerts (
 	id            TEXT COLLATE "C" PRIMARY KEY,
 	project       TEXT COLLATE "C" NOT NULL,
@@ -450,8 +450,8 @@ CREATE UNIQUE INDEX alerts_name ON alerts (project, name);
 CREATE INDEX alerts_project ON alerts (project, id);
 CREATE INDEX alerts_sink ON alerts (project, sink_id);
 
--- What alerts found: an instance from the first breach of the condition to its end. live rows are the state of
--- the evaluation, the others are history.
+-- What alerts found: an instance from the first breach of the condition to its end. live rows are the state
+-- of the evaluation, the others are history.
 CREATE TABLE alert_firings (
 	id            TEXT COLLATE "C" PRIMARY KEY,
 	project       TEXT COLLATE "C" NOT NULL,

@@ -37,8 +37,8 @@ type Activity struct {
 	// At is the start of the span.
 	At int64
 	// Accepted counts accepted callbacks, Dead those that became dead, Unresolved the polls among the dead
-	// (expired ones may be missing). Succeeded, Failed and Unknown count attempts by outcome. Dead messages of alerts count for their
-	// lane only.
+	// (expired ones may be missing). Succeeded, Failed and Unknown count attempts by outcome. Dead messages
+	// of alerts count for their lane only.
 	Accepted, Succeeded, Failed, Unknown, Dead, Unresolved int64
 	// Lateness covers the attempts with trigger BySchedule. Took covers all attempts.
 	Lateness LatenessHistogram

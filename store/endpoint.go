@@ -73,8 +73,8 @@ type Endpoint struct {
 	DeletedAt int64
 }
 
-// SinkPrefix begins the external id of an endpoint that alerts send their messages to. The program creates and
-// deletes such endpoints.
+// SinkPrefix begins the external id of an endpoint that alerts send their messages to. The program creates
+// and deletes such endpoints.
 const SinkPrefix = "alert-sink:"
 
 // IsSink reports whether alerts send their messages to the endpoint.

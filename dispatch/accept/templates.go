@@ -24,6 +24,13 @@ func (ac *Accepter) TemplateDraft(ctx context.Context, project string, template 
 	if err != nil {
 		return store.Draft{}, err
 	}
+	return ac.Draft(ctx, project, sub, now)
+}
+
+// Draft returns the draft of a callback that the caller commits itself. Its error is a *store.InvalidError,
+// or the store's.
+func (ac *Accepter) Draft(ctx context.Context, project string, sub Submission,
+	now int64) (store.Draft, error) {
 	v, err := ac.view(ctx, project, []Submission{sub})
 	if err != nil {
 		return store.Draft{}, err

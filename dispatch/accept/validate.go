@@ -145,6 +145,9 @@ func (ac *Accepter) checkDestination(v *acceptView, s *Submission, c *store.Call
 	var ep *store.Endpoint
 	if s.Endpoint != "" {
 		ep = v.endpoints[s.Endpoint]
+		if ep != nil && ep.IsSink() && s.Route != AlertsRoute {
+			ep = nil // only alerts send to it
+		}
 		if ep == nil && !v.offline {
 			f.Add("endpoint", "there is no endpoint with that id or external_id")
 		}

@@ -11,6 +11,7 @@ package alert
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
@@ -43,6 +44,7 @@ type Store interface {
 	StepAlert(ctx context.Context, s store.AlertStep) (store.AlertStepResult, error)
 	SinkInUse(ctx context.Context, project, sinkID string) (bool, error)
 	SinkLanes(ctx context.Context, limit int) ([]int64, error)
+	AppendAudit(ctx context.Context, e store.AuditEntry) error
 
 	// What alerts watch.
 	Activity(ctx context.Context, project string, lane int64, span store.Span, from, to int64,
@@ -51,8 +53,8 @@ type Store interface {
 	OverdueLanes(ctx context.Context, after store.Cursor, before, now int64) (store.OverduePage, error)
 	EndpointTotals(ctx context.Context, project string, limit int) ([]store.EndpointTotal, error)
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
-	BusyLanes(ctx context.Context, project string, limit int) ([]store.Lane, error)
-	LaneByKey(ctx context.Context, project, key string) (store.Lane, error)
+	LaggingLanes(ctx context.Context, project string, limit int) ([]store.Lane, error)
+	LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error)
 	LateSchedules(ctx context.Context, project string, before int64, limit int) ([]store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 }
@@ -95,7 +97,7 @@ type Alerts struct {
 	log   *slog.Logger
 	clock *clock.Clock
 	ids   clock.IDs
-	// Evaluate uses these, and its cron job never runs twice at once.
+	// EvaluateAlerts uses these, and its cron job never runs twice at once.
 	nextProject string
 	overdue     overdueWalk
 	totals      totalWindows
@@ -109,6 +111,7 @@ func New(o Options) *Alerts {
 	for _, kind := range store.AlertKinds() {
 		kinds = append(kinds, string(kind))
 	}
+	o.PublicURL = strings.TrimSuffix(o.PublicURL, "/")
 	return &Alerts{
 		o: o, log: o.Logger, clock: o.Clock, firing: make(map[string]float64),
 		totals: totalWindows{windows: make(map[windowKey]*totalWindow)},

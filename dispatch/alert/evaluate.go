@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// EvaluateSpec is the cron spec of Evaluate.
+	// EvaluateSpec is the cron spec of EvaluateAlerts.
 	EvaluateSpec = "@every 10s"
-	// evaluateTime bounds one run of Evaluate. projectsPage is how many projects one query lists.
+	// evaluateTime bounds one run of EvaluateAlerts. projectsPage is how many projects one query lists.
 	evaluateTime = 4 * time.Second
 	projectsPage = 100
 )
 
-// Evaluate evaluates the enabled alerts of all projects, one project after the other. When evaluateTime is
-// over, the next call continues with the next project.
-func (as *Alerts) Evaluate(ctx context.Context) error {
+// EvaluateAlerts evaluates the enabled alerts of all projects, one project after the other. When evaluateTime
+// is over, the next call continues with the next project.
+func (as *Alerts) EvaluateAlerts(ctx context.Context) error {
 	deadline := time.Now().Add(evaluateTime)
 	now := as.clock.Now()
 	sinks, err := as.sinkLanes(ctx)
@@ -72,7 +72,8 @@ func (as *Alerts) sinkLanes(ctx context.Context) (map[int64]bool, error) {
 
 // evaluateProject evaluates the alerts of one project.
 func (as *Alerts) evaluateProject(ctx context.Context, r *round, project string) error {
-	alerts, err := as.o.Store.Alerts(ctx, project, store.AlertFilter{Enabled: new(true), Limit: store.MaxAlerts})
+	enabled := store.AlertFilter{Enabled: new(true), Limit: store.MaxAlerts}
+	alerts, err := as.o.Store.Alerts(ctx, project, enabled)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,9 @@ func (as *Alerts) step(
 	if step.firing > 0 {
 		as.firing[string(a.When.Kind)]++
 	}
-	s := store.AlertStep{Alert: *a, Now: now, NextDigest: a.NextDigest, LastError: a.LastError, Drop: step.drop}
+	s := store.AlertStep{
+		Alert: *a, Now: now, NextDigest: a.NextDigest, LastError: a.LastError, Drop: step.drop,
+	}
 	tells := len(step.fired)+len(step.resolved) > 0 && now-a.SentAt >= messageEvery.Milliseconds()
 	digest := a.NextDigest != 0 && a.NextDigest <= now
 	var err error

@@ -2,9 +2,7 @@ package alert
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -20,7 +18,7 @@ const (
 	maxSchedules = maxInstances
 )
 
-// A round is one run of Evaluate.
+// A round is one run of EvaluateAlerts.
 type round struct {
 	as    *Alerts
 	now   int64
@@ -92,7 +90,8 @@ func (v *projectView) readMinutes(ctx context.Context) error {
 		return nil
 	}
 	from := store.Minute.Begin(v.now - maxWindow.Milliseconds())
-	rows, err := v.as.o.Store.Activity(ctx, v.project, 0, store.Minute, from, v.now+time.Minute.Milliseconds())
+	to := v.now + store.Minute.Milliseconds()
+	rows, err := v.as.o.Store.Activity(ctx, v.project, 0, store.Minute, from, to)
 	v.minutes, v.read.minutes = rows, err == nil
 	return err
 }
@@ -130,14 +129,9 @@ func (v *projectView) breakerOpen(ctx context.Context, w *store.AlertWhen) ([]fi
 	var lanes []store.Lane
 	var err error
 	if w.Lane != "" {
-		var l store.Lane
-		l, err = v.as.o.Store.LaneByKey(ctx, v.project, w.Lane)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil // it has never had a callback
-		}
-		lanes = []store.Lane{l}
+		lanes, err = v.as.o.Store.LanesByKey(ctx, v.project, []string{w.Lane})
 	} else {
-		lanes, err = v.as.o.Store.BusyLanes(ctx, v.project, maxLanes)
+		lanes, err = v.as.o.Store.LaggingLanes(ctx, v.project, maxLanes)
 	}
 	if err != nil || len(lanes) == 0 {
 		return nil, err
@@ -159,8 +153,8 @@ func (v *projectView) breakerOpen(ctx context.Context, w *store.AlertWhen) ([]fi
 		if l == nil || s.Breaker == schedule.BreakerClosed || s.OpenedAt == 0 {
 			continue
 		}
-		found = append(found, above(l.Key, strings.TrimPrefix(l.Key, v.project+"+"), float64(v.now-s.OpenedAt),
-			float64(w.Above), false)...)
+		name, open := strings.TrimPrefix(l.Key, v.project+"+"), float64(v.now-s.OpenedAt)
+		found = append(found, above(l.Key, name, open, float64(w.Above), false)...)
 		if l.EndpointID != "" {
 			endpoints = append(endpoints, l.EndpointID)
 		}

@@ -72,7 +72,8 @@ func RuleOf(kind store.AlertKind) (Rule, bool) {
 	return Rule{}, false
 }
 
-// A When is the condition of an alert as a caller gives it. Nil and empty fields get the defaults of the kind.
+// A When is the condition of an alert as a caller gives it. Nil and empty fields get the defaults of the
+// kind.
 type When struct {
 	Kind string
 	// Above is the threshold of most kinds: AboveTime if it was given as a duration, AboveCount as a number.
@@ -100,7 +101,8 @@ func (w *When) condition(f *accept.Findings) store.AlertWhen {
 		return c
 	}
 	w.threshold(&r, &c, f)
-	duration := func(field string, given *time.Duration, has bool, least, most time.Duration, to *time.Duration) {
+	duration := func(field string, given *time.Duration, has bool, least, most time.Duration,
+		to *time.Duration) {
 		switch {
 		case given == nil:
 		case !has:

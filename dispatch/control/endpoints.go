@@ -65,6 +65,9 @@ type EndpointReceipt struct {
 // apply validates a change and makes it in ep.
 func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store.Endpoint) error {
 	f := accept.Findings(slices.Clone(ch.Invalid))
+	if ep.IsSink() {
+		return errSink
+	}
 	for _, field := range ch.Clear {
 		clearField(ep, field)
 	}
@@ -77,6 +80,9 @@ func (ct *Controller) apply(v *accept.ProjectView, ch *EndpointChange, ep *store
 	text("external_id", ch.ExternalID, MaxExternalID, &ep.ExternalID)
 	if strings.HasPrefix(ep.ExternalID, store.EndpointPrefix) {
 		f.Add("external_id", "must not begin with %q, which is reserved for ids", store.EndpointPrefix)
+	}
+	if ep.IsSink() {
+		f.Add("external_id", "must not begin with %q, which is reserved for alerts", store.SinkPrefix)
 	}
 	text("name", ch.Name, MaxName, &ep.Name)
 	ct.applyURL(ch, ep, &f)
@@ -326,8 +332,15 @@ func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch 
 }
 
 // DeleteEndpoint deletes an endpoint. Its open callbacks are canceled. One that is being attempted is
-// canceled if that attempt fails.
+// canceled if that attempt fails. An endpoint that alerts send to is refused.
 func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
+	if err := ct.isSink(ctx, project, id); err != nil {
+		return err
+	}
+	return ct.deleteEndpoint(ctx, project, id, by)
+}
+
+func (ct *Controller) deleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
 	_, err := ct.o.Store.DeleteEndpoint(ctx, project, id, ct.clock.Now(), by)
 	if err := ct.settingsChanged(ctx, "delete endpoint "+id, err); err != nil {
 		return err

@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	// AlertsSpec and FailingSpec are the cron specs of Alerts and AlertFailing. alertsTime bounds one run of
-	// Alerts. alertsPage is how many rows one query reads.
+	// AlertsSpec and FailingSpec are the cron specs of PublishEvents and AlertFailing. alertsTime bounds one
+	// run of PublishEvents. alertsPage is how many rows one query reads.
 	AlertsSpec  = "@every 5s"
 	FailingSpec = "@every 10m"
 	alertsTime  = 1500 * time.Millisecond
@@ -39,9 +39,9 @@ const (
 	alertCursorPrefix = "alerts."
 )
 
-// Alerts publishes operational events for what happened since the last run. It may publish an event again
-// after a crash; the idempotency key of the event makes that a replay.
-func (rp *Reporter) Alerts(ctx context.Context) error {
+// PublishEvents publishes operational events for what happened since the last run. It may publish an event
+// again after a crash; the idempotency key of the event makes that a replay.
+func (rp *Reporter) PublishEvents(ctx context.Context) error {
 	return errors.Join(rp.publishEndpointEvents(ctx), rp.publishEnded(ctx))
 }
 
@@ -130,7 +130,7 @@ func (rp *Reporter) publishDead(ctx context.Context, project string, o *store.Te
 		fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
 }
 
-// AlertFailing stores an event for each endpoint that has failed for failingFor, and logs it. Alerts
+// AlertFailing stores an event for each endpoint that has failed for failingFor, and logs it. PublishEvents
 // publishes the events.
 func (rp *Reporter) AlertFailing(ctx context.Context) error {
 	now := rp.clock.Now()

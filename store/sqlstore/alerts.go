@@ -170,7 +170,8 @@ func (db *DB) Alerts(ctx context.Context, project string, f store.AlertFilter) (
 
 // AlertProjects returns, in order, up to limit projects above after that have an enabled alert.
 func (db *DB) AlertProjects(ctx context.Context, after string, limit int) ([]string, error) {
-	return sqldb.Values[string](db.read(ctx, "read projects with alerts"), `SELECT DISTINCT project FROM alerts
+	read := db.read(ctx, "read projects with alerts")
+	return sqldb.Values[string](read, `SELECT DISTINCT project FROM alerts
 		WHERE project > $1 AND enabled = 1
 		ORDER BY project
 		LIMIT $2`, after, limit)

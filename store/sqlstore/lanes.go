@@ -220,8 +220,8 @@ func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	return lanes, err
 }
 
-// BusyLanes returns up to limit lanes of the project with open callbacks, those with the most first.
-func (db *DB) BusyLanes(ctx context.Context, project string, limit int) ([]store.Lane, error) {
+// LaggingLanes returns up to limit lanes of the project with open callbacks, those with the most first.
+func (db *DB) LaggingLanes(ctx context.Context, project string, limit int) ([]store.Lane, error) {
 	return sqldb.Select(db.read(ctx, "read busy lanes"), laneFields, `FROM counters
 		JOIN lanes ON lanes.id = CAST(counters.key AS BIGINT)
 		WHERE counters.project = $1 AND counters.kind = 'lane' AND counters.value > 0

@@ -42,7 +42,8 @@ func (f *fixture) step(s store.AlertStep) store.AlertStepResult {
 func testAlertSteps(f *fixture) {
 	a := f.alert("dead")
 	one, two := f.firing(&a, "one"), f.firing(&a, "two")
-	got := f.step(store.AlertStep{Alert: a, Put: []store.AlertFiring{one, two}, NextDigest: 7, LastError: "e"})
+	pending := []store.AlertFiring{one, two}
+	got := f.step(store.AlertStep{Alert: a, Put: pending, NextDigest: 7, LastError: "e"})
 	f.check(got.Won && got.Accepted.Callback.ID == "", "first step: %+v", got)
 	same(f, "pending firings", []store.AlertFiring{one, two}, f.live())
 	after := f.getAlert(a.ID)
@@ -51,14 +52,17 @@ func testAlertSteps(f *fixture) {
 
 	// A step that was planned with the alert of before has no effect, its message included.
 	late := f.draft()
-	got = must(f.StepAlert(f.ctx(), store.AlertStep{Alert: a, Now: f.now, Drop: []string{one.ID}, Draft: &late}))
+	old := store.AlertStep{Alert: a, Now: f.now, Drop: []string{one.ID}, Draft: &late}
+	got = must(f.StepAlert(f.ctx(), old))
 	f.check(!got.Won, "a step of an older version won")
-	f.fails(store.ErrNotFound, "the message of a step that lost", errOf(f.Get(f.ctx(), project, late.Callback.ID)))
+	f.fails(store.ErrNotFound, "the message of a step that lost",
+		errOf(f.Get(f.ctx(), project, late.Callback.ID)))
 
 	f.now += 1000
 	one.FiredAt, one.Told, one.Value = f.now, true, 3
 	message := f.draft()
-	got = f.step(store.AlertStep{Alert: a, Put: []store.AlertFiring{one}, Drop: []string{two.ID}, Draft: &message})
+	firing := []store.AlertFiring{one}
+	got = f.step(store.AlertStep{Alert: a, Put: firing, Drop: []string{two.ID}, Draft: &message})
 	f.check(got.Won && got.Accepted.Callback.ID == message.Callback.ID, "step with a message: %+v", got)
 	same(f, "firing", []store.AlertFiring{one}, f.live())
 	after = f.getAlert(a.ID)
@@ -73,7 +77,8 @@ func testAlertSteps(f *fixture) {
 	same(f, "history", []store.AlertFiring{one}, must(f.AlertFirings(f.ctx(), project, a.ID, 10)))
 	same(f, "fired since", []store.AlertFiring{one}, must(f.FiringsSince(f.ctx(), project, one.FiredAt, 10)))
 	same(f, "fired later", 0, len(must(f.FiringsSince(f.ctx(), project, one.FiredAt+1, 10))))
-	f.fails(store.ErrNotFound, "firings of another project", errOf(f.AlertFirings(f.ctx(), "other", a.ID, 10)))
+	f.fails(store.ErrNotFound, "firings of another project",
+		errOf(f.AlertFirings(f.ctx(), "other", a.ID, 10)))
 
 	// The instance may fire again, and a refused message changes nothing.
 	again := f.firing(&a, "one")

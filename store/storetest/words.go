@@ -171,8 +171,8 @@ func (s *script) time(word string) int64 {
 // isTracked reports whether only the changed fields of a row are printed.
 func isTracked(row reflect.Value) bool {
 	switch row.Interface().(type) {
-	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Alert, store.Lane,
-		store.Project, store.PollDetail, store.Redrive:
+	case store.Callback, store.Stamped, store.Attempt, store.Endpoint, store.Schedule, store.Alert,
+		store.Lane, store.Project, store.PollDetail, store.Redrive:
 		return true
 	}
 	return false

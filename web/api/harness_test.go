@@ -169,8 +169,8 @@ func (n names) of(kind, value string) string {
 }
 
 var (
-	namedForm  = regexp.MustCompile(`\b(cb|ep|ev|key|rd|sc|au|id|dk|whsec|whsk|whpk|cursor)([_:])(\d+)\b`)
-	idForm     = regexp.MustCompile(`\b(?:(cb|ep|ev|key|rd|sc)_)?([0-7][0-9A-HJKMNP-TV-Z]{25})\b`)
+	namedForm  = regexp.MustCompile(`\b(cb|ep|ev|key|rd|sc|al|au|id|dk|whsec|whsk|whpk|cursor)([_:])(\d+)\b`)
+	idForm     = regexp.MustCompile(`\b(?:(cb|ep|ev|key|rd|sc|al)_)?([0-7][0-9A-HJKMNP-TV-Z]{25})\b`)
 	tokenForm  = regexp.MustCompile(`\b(dk|whsec|whsk|whpk)_[A-Za-z0-9+/=_-]{24,}`)
 	cursorForm = regexp.MustCompile(`(next_cursor":"|cursor=)([A-Za-z0-9_-]{24,})`)
 	timeForm   = regexp.MustCompile(

@@ -27,7 +27,8 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 		"/v1/callbacks?ref=order-theirs", "/v1/callbacks?lock_key=lock-theirs",
 		"/v1/callbacks?lane=lane-theirs", "/v1/callbacks?endpoint=merchant-theirs",
 		"/v1/callbacks?topic=topic-theirs", "/v1/callbacks?label.shop=theirs", "/v1/endpoints?search=theirs",
-		"/v1/lanes?search=theirs", "/v1/schedules?search=theirs", "/v1/outcomes?limit=500",
+		"/v1/lanes?search=theirs", "/v1/schedules?search=theirs", "/v1/alerts?search=theirs",
+		"/v1/outcomes?limit=500",
 		"/v1/reconcile?from=2020-01-01&to=2100-01-01&group_by=topic",
 	}
 	for _, r := range routes {
@@ -94,6 +95,11 @@ func (f testAPI) createOfEach(t *testing.T) map[string]string {
 		{
 			201, "POST", "/v1/schedules",
 			`{"name":"theirs","cron":"@daily","callback":{"url":"https://theirs.example/","payload":1}}`,
+		},
+		{
+			201, "POST", "/v1/alerts",
+			`{"name":"theirs","when":{"kind":"dead_rate"},` +
+				`"sink":{"type":"webhook","url":"https://theirs.example/"}}`,
 		},
 		{200, "PUT", "/v1/policies/theirs", `{"tiers":[]}`},
 		{200, "PUT", "/v1/success_rules/theirs", `{"status":[200]}`},

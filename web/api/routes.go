@@ -57,11 +57,12 @@ func (a *API) rows() []row {
 	const ok, accepted = http.StatusOK, http.StatusAccepted
 	const byExternalID = "/v1/endpoints/by-external-id/*external_id"
 	cb, ep := byID(store.CallbackPrefix), byID(store.EndpointPrefix)
-	rd, sc := byID(store.RedrivePrefix), byID(store.SchedulePrefix)
+	rd, sc, al := byID(store.RedrivePrefix), byID(store.SchedulePrefix), byID(store.AlertPrefix)
 	external, preset := byName("external_id"), byName("name")
 	pauseEndpoint, resumeEndpoint := pauseAndResume(a, a.Engine.PauseEndpoint, a.endpointOf)
 	pauseLane, resumeLane := pauseAndResume(a, a.Engine.PauseLane, a.laneOf)
 	runSchedule := changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf)
+	testAlert := changeOne(a, al, accepted, a.Engine.TestAlert, a.callbackOf)
 	pauseProject, resumeProject := pauseAndResume(a, a.setProjectPause, a.projectPauseOf)
 	all := []row{
 		{send, "POST /v1/callbacks", a.traced(a.accept), 0},
@@ -130,6 +131,13 @@ func (a *API) rows() []row {
 		{operate, "DELETE /v1/schedules/:id", deleteOne(sc, a.Engine.DeleteSchedule), 0},
 		{operate, "POST /v1/schedules/:id/run", runSchedule, 0},
 		{read, "GET /v1/schedules/:id/runs", getOne(a, sc, a.Engine.ScheduleRuns, runsOf), 0},
+		{operate, "POST /v1/alerts", a.createAlert, 0},
+		{operate, "GET /v1/alerts", a.listAlerts(), 0},
+		{operate, "GET /v1/alerts/:id", getOne(a, al, a.Engine.Alert, alertOf), 0},
+		{operate, "PATCH /v1/alerts/:id", withID(al, a.patchAlert), 0},
+		{operate, "DELETE /v1/alerts/:id", deleteOne(al, a.Engine.DeleteAlert), 0},
+		{operate, "POST /v1/alerts/:id/test", testAlert, 0},
+		{operate, "GET /v1/alerts/:id/firings", getOne(a, al, a.Engine.AlertFirings, firingsOf), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},
 		{admin, "POST /v1/projects", requireAdminKey(a.createProject), 0},

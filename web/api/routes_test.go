@@ -142,6 +142,7 @@ func TestEveryListHasPages(t *testing.T) {
 	cursors := make(map[string]string)
 	for path, key := range map[string]string{
 		"/v1/endpoints": "id", "/v1/lanes": "lane", "/v1/redrives": "id", "/v1/schedules": "id",
+		"/v1/alerts":   "id",
 		"/v1/projects": "id", "/v1/keys": "id", "/v1/audit": "id",
 		"/v1/policies": "name", "/v1/success_rules": "name", "/v1/profiles": "name",
 	} {
@@ -204,6 +205,7 @@ func TestForgedCursors(t *testing.T) {
 		"/v1/callbacks?": 'n', "/v1/callbacks?order=due&": 'd', "/v1/audit?": 'a', "/v1/endpoints?": 'e',
 		"/v1/lanes?": 'l', "/v1/projects?": 'p', "/v1/keys?": 'k', "/v1/policies?": 't', "/v1/profiles?": 'f',
 		"/v1/success_rules?": 's', "/v1/redrives?": 'r', "/v1/outcomes?": 'o', "/v1/schedules?": 'c',
+		"/v1/alerts?":                           'w',
 		"/v1/callbacks/" + oneID + "/attempts?": 'm',
 	} {
 		for _, id := range []string{

@@ -5,6 +5,7 @@ package api_test
 import (
 	"context"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -25,6 +26,18 @@ func (s calledEngine) AcceptPoll(ctx context.Context, a1 string, a2 accept.PollS
 	return ask1[store.Accepted](ctx, s.recorder, "AcceptPoll", a1, a2)
 }
 
+func (s calledEngine) Alert(ctx context.Context, a1 string, a2 string) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "Alert", a1, a2)
+}
+
+func (s calledEngine) AlertFirings(ctx context.Context, a1 string, a2 string) ([]store.AlertFiring, error) {
+	return ask1[[]store.AlertFiring](ctx, s.recorder, "AlertFirings", a1, a2)
+}
+
+func (s calledEngine) Alerts(ctx context.Context, a1 string, a2 store.AlertFilter) ([]alert.View, error) {
+	return ask1[[]alert.View](ctx, s.recorder, "Alerts", a1, a2)
+}
+
 func (s calledEngine) Authenticate(ctx context.Context, a1 string) (store.Key, error) {
 	return ask1[store.Key](ctx, s.recorder, "Authenticate", a1)
 }
@@ -35,6 +48,10 @@ func (s calledEngine) Cancel(ctx context.Context, a1 string, a2 string, a3 store
 
 func (s calledEngine) CancelRef(ctx context.Context, a1 string, a2 control.CancelRefRequest, a3 store.Actor) ([]store.CanceledCallback, error) {
 	return ask1[[]store.CanceledCallback](ctx, s.recorder, "CancelRef", a1, a2, a3)
+}
+
+func (s calledEngine) CreateAlert(ctx context.Context, a1 string, a2 alert.Change, a3 store.Actor) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "CreateAlert", a1, a2, a3)
 }
 
 func (s calledEngine) CreateEndpoint(ctx context.Context, a1 string, a2 control.EndpointChange, a3 store.Actor) (control.EndpointReceipt, error) {
@@ -55,6 +72,10 @@ func (s calledEngine) CreateViewLink(ctx context.Context, a1 string, a2 string, 
 
 func (s calledEngine) CursorKey(ctx context.Context) ([]uint8, error) {
 	return ask1[[]uint8](ctx, s.recorder, "CursorKey")
+}
+
+func (s calledEngine) DeleteAlert(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
+	return ask0(ctx, s.recorder, "DeleteAlert", a1, a2, a3)
 }
 
 func (s calledEngine) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
@@ -87,6 +108,10 @@ func (s calledEngine) Keys(ctx context.Context, a1 string) ([]store.Key, error) 
 
 func (s calledEngine) Lanes(ctx context.Context, a1 string, a2 store.LaneFilter) ([]control.LaneView, error) {
 	return ask1[[]control.LaneView](ctx, s.recorder, "Lanes", a1, a2)
+}
+
+func (s calledEngine) PatchAlert(ctx context.Context, a1 string, a2 string, a3 alert.Change, a4 store.Actor) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "PatchAlert", a1, a2, a3, a4)
 }
 
 func (s calledEngine) PatchEndpoint(ctx context.Context, a1 string, a2 string, a3 control.EndpointChange, a4 store.Actor) (store.Endpoint, error) {
@@ -211,6 +236,10 @@ func (s calledEngine) Stats(ctx context.Context) (schedule.Stats, error) {
 
 func (s calledEngine) StopSending(ctx context.Context, a1 int64, a2 store.Actor) (store.Stop, error) {
 	return ask1[store.Stop](ctx, s.recorder, "StopSending", a1, a2)
+}
+
+func (s calledEngine) TestAlert(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {
+	return ask1[store.Callback](ctx, s.recorder, "TestAlert", a1, a2, a3)
 }
 
 func (s calledEngine) TestEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -59,7 +60,7 @@ func newEngine(has world) *engine { return &engine{calledEngine{recorder: &recor
 var only = map[string]string{
 	"Get": bareID, "Poll": bareID, "Schedule": bareSchedule, "ScheduleRuns": bareSchedule,
 	"Redrive": bareRedrive, "Endpoint": bareEndpoint, "EndpointByExternalID": "merchant-7",
-	"Policy": "exp(1s,2,1h,3)",
+	"Policy": "exp(1s,2,1h,3)", "Alert": bareAlert, "AlertFirings": bareAlert,
 }
 
 // completions change the results of calls: they use the world and the arguments.
@@ -140,6 +141,11 @@ var completions = map[string]any{
 		schedules := three(w.Schedule, func(one *store.Schedule) *string { return &one.ID })
 		f := asked[1].(store.ScheduleFilter)
 		*all = pageAfter(schedules, f.After, f.Limit, func(one store.Schedule) string { return one.ID })
+	},
+	"Alerts": func(all *[]alert.View, w world, asked []any) {
+		alerts := three(w.Alert, func(one *alert.View) *string { return &one.ID })
+		f := asked[1].(store.AlertFilter)
+		*all = pageAfter(alerts, f.After, f.Limit, func(one alert.View) string { return one.ID })
 	},
 	"Audit": func(page *store.AuditPage, w world, asked []any) {
 		f := asked[1].(store.AuditFilter)

@@ -160,6 +160,7 @@ func (x *player) serve(kind string) {
 		x.testAPI = newTestAPI(x.t, x.stub)
 		for name, bare := range map[string]string{
 			"cb": bareID, "ep": bareEndpoint, "key": bareKey, "rd": bareRedrive, "sc": bareSchedule,
+			"al": bareAlert,
 			"au": bareEntry,
 		} {
 			x.put(name, bare, 1)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
@@ -32,6 +33,7 @@ const (
 	bareEntry    = "01JD6QZ000000000000000000A"
 	bareRedrive  = "01JD6QZ000000000000000000R"
 	bareSchedule = "01JD6QZ000000000000000000S"
+	bareAlert    = "01JD6QZ000000000000000000H"
 	oneID        = "cb_" + bareID
 	oneEndpoint  = "ep_" + bareEndpoint
 )
@@ -54,6 +56,8 @@ type world struct {
 	Presets     control.Presets
 	Schedule    store.Schedule
 	Runs        []store.ScheduleRun
+	Alert       alert.View
+	Firings     []store.AlertFiring
 	Redrive     store.Redrive
 	Keys        []store.Key
 	Revealed    secret.RevealedSecret

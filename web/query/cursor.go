@@ -28,6 +28,7 @@ const (
 	ListOutcomes  byte = 'o'
 	ListSchedules byte = 'c'
 	ListAttempts  byte = 'm'
+	ListAlerts    byte = 'w'
 )
 
 const (

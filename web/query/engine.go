@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -112,6 +113,16 @@ type Engine interface {
 	) (store.Schedule, error)
 	DeleteSchedule(ctx context.Context, project, id string, by store.Actor) error
 	RunSchedule(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
+
+	Alert(ctx context.Context, project, id string) (alert.View, error)
+	Alerts(ctx context.Context, project string, f store.AlertFilter) ([]alert.View, error)
+	// AlertFirings returns the last firings of an alert, newest first.
+	AlertFirings(ctx context.Context, project, id string) ([]store.AlertFiring, error)
+	CreateAlert(ctx context.Context, project string, ch alert.Change, by store.Actor) (alert.View, error)
+	PatchAlert(ctx context.Context, project, id string, ch alert.Change, by store.Actor) (alert.View, error)
+	DeleteAlert(ctx context.Context, project, id string, by store.Actor) error
+	// TestAlert sends a test message and returns its callback.
+	TestAlert(ctx context.Context, project, id string, by store.Actor) (store.Callback, error)
 
 	// Verify returns at most 100 ids of each difference.
 	Verify(ctx context.Context) (index.Drift, error)

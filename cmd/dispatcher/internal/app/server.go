@@ -141,7 +141,8 @@ func New(
 	srv.Engine, err = dispatch.New(dispatch.Options{
 		Store: db, Schedule: index, Sender: sender, Keyring: keyring,
 		PanGuard: store.PanGuard(s.PanGuard), CheckURL: guard.CheckURL, ReadTemplate: api.ReadTemplate,
-		Version: srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Embedded: s.Embedded(),
+		PublicURL: s.PublicURL,
+		Version:   srv.version, Roles: s.Roles, Prefix: s.RedisPrefix, Embedded: s.Embedded(),
 		SendingOff: s.Hold, NoWorker: !s.Has(config.RoleWorker),
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,

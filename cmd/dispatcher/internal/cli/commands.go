@@ -40,6 +40,7 @@ type Commands struct {
 
 	Healthcheck HealthcheckCommand `cmd:"" group:"Watch and repair:" help:"Exit with 0 if the server is healthy, for containers."`
 
+	Alert   AlertCommand   `cmd:"" group:"Watch and repair:" help:"Send messages to chat robots or mail when something is wrong."`
 	Stats   StatsCommand   `cmd:"" group:"Watch and repair:" help:"Count callbacks by state, attempts and lane."`
 	Verify  VerifyCommand  `cmd:"" group:"Watch and repair:" help:"Compare SQL with the index; exit with 1 if they differ."`
 	Rebuild RebuildCommand `cmd:"" group:"Watch and repair:" help:"Rebuild the index from SQL while the server runs."`

@@ -1,0 +1,159 @@
+package alert
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// A history advances one alert in steps of ten seconds, as EvaluateAlerts does, and sends its messages.
+type history struct {
+	t    *testing.T
+	a    store.Alert
+	now  int64
+	ids  int
+	rows map[string]store.AlertFiring
+}
+
+func newHistory(t *testing.T, when store.AlertWhen) *history {
+	return &history{t: t, a: store.Alert{ID: "A", When: when}, now: 1_000_000_000,
+		rows: make(map[string]store.AlertFiring)}
+}
+
+// step evaluates once and returns what a message tells: "+a" for an instance that fired, "-a" for one that
+// resolved.
+func (h *history) step(found ...finding) (told string) {
+	h.t.Helper()
+	h.now += 10_000
+	var live []store.AlertFiring
+	for _, r := range h.rows {
+		if r.Live {
+			live = append(live, r)
+		}
+	}
+	step := advanceAlert(&h.a, live, found, h.now, func() string { h.ids++; return fmt.Sprint("id", h.ids) })
+	if n := len(step.fired) + len(step.resolved); n > 0 && h.now-h.a.SentAt >= messageEvery.Milliseconds() {
+		step.told()
+		h.a.SentAt = h.now
+		for _, r := range step.fired {
+			told += "+" + r.Instance
+		}
+		for _, r := range step.resolved {
+			told += "-" + r.Instance
+		}
+	}
+	for id, r := range step.put {
+		h.rows[id] = r
+	}
+	for _, id := range step.drop {
+		delete(h.rows, id)
+	}
+	return told
+}
+
+// want makes n steps, and checks that the last one tells a text and the others nothing.
+func (h *history) want(text string, n int, found ...finding) {
+	h.t.Helper()
+	for i := range n {
+		told := h.step(found...)
+		if expected := map[bool]string{true: text}[i == n-1]; told != expected {
+			h.t.Fatalf("step %d of %d tells %q, want %q", i+1, n, told, expected)
+		}
+	}
+}
+
+func broken(name string) finding { return finding{instance: name, value: 9} }
+func near(name string) finding   { return finding{instance: name, value: 8, near: true} }
+
+// A firing needs the condition for a while, ends after a minute without it, and a value near the threshold
+// changes nothing.
+func TestHysteresis(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, store.AlertWhen{For: 30 * time.Second})
+	h.want("", 3, broken("a"))
+	h.want("", 1) // it was pending
+	h.want("", 3, broken("a"))
+	h.want("", 1, near("a")) // also not yet fired
+	h.want("", 3, broken("a"))
+	h.want("+a", 1, broken("a"))
+	h.want("", 10, broken("a"))
+	h.want("", 10, near("a"))
+	h.want("", 6) // clear for a minute but one step
+	h.want("", 1, near("a"))
+	h.want("", 6)
+	h.want("-a", 1)
+	h.want("", 20)
+	h.want("", 3, broken("a"))
+	h.want("+a", 1, broken("a"))
+	if n := len(h.rows); n != 2 {
+		t.Errorf("%d firings, want 2", n)
+	}
+}
+
+// One message a minute has everything that changed since the last one.
+func TestOneMessageForMany(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, store.AlertWhen{})
+	h.want("+a+b", 1, broken("a"), broken("b"))
+	h.want("", 5, broken("b"), broken("c"))
+	h.want("+c+d", 1, broken("b"), broken("c"), broken("d"), near("e"))
+	if told := h.step(broken("b"), broken("c")); told != "" {
+		t.Errorf("%q a step after a message", told)
+	}
+}
+
+// Nothing is told in a silence. What fires after it is told again, once; what ended in it is not.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, store.AlertWhen{})
+	h.want("+a+b", 1, broken("a"), broken("b"))
+	h.a.SilenceUntil = h.now + 200_000
+	h.want("", 10, broken("a"), broken("c"))
+	h.want("+a+c", 10, broken("a"), broken("c"))
+	h.want("", 10, broken("a"), broken("c"))
+}
+
+// A hundred failing endpoints are one message, and the number of followed instances is bounded.
+func TestManyInstances(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, store.AlertWhen{Kind: store.AlertEndpointSuccess, Below: 90})
+	var found []finding
+	for i := range maxInstances + 50 {
+		found = append(found, broken(fmt.Sprintf("%03d", i)))
+	}
+	h.step(found...)
+	if len(h.rows) != maxInstances {
+		t.Errorf("%d firings are followed, want %d", len(h.rows), maxInstances)
+	}
+	lines := english.cut(make([]string, 100))
+	if len(lines) != maxListed+1 || lines[maxListed] != "… and 90 more" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+// The share of an endpoint is over the window only, also when a window begins late.
+func TestTotalWindow(t *testing.T) {
+	t.Parallel()
+	w := totalWindows{windows: make(map[windowKey]*totalWindow)}
+	key, now := windowKey{"p", time.Minute}, int64(1_000_000)
+	total := store.EndpointTotal{ID: "e"}
+	for i := range 20 {
+		total.Failed = int64(10 * i)
+		s, err := w.since(key, now, []store.EndpointTotal{total})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := total.Failed-s.totals["e"].failed, int64(10*min(i, 6)); got != want {
+			t.Errorf("sample %d: %d attempts in the window, want %d", i, got, want)
+		}
+		now += 10_000
+	}
+	if w.samples > windowParts {
+		t.Errorf("%d samples are kept", w.samples)
+	}
+	if w.forget(now + 120_000); len(w.windows) != 0 || w.samples != 0 {
+		t.Errorf("%d windows with %d samples after their use", len(w.windows), w.samples)
+	}
+}

@@ -1,0 +1,266 @@
+package alert
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sink"
+	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+// maxListed is how many instances a message names.
+const maxListed = 10
+
+// words are the texts of messages in one language.
+type words struct {
+	test string
+	// kinds are sentences about a value and its threshold; %[1]s is the value, %[2]s the threshold, %[3]s the
+	// window.
+	kinds map[store.AlertKind]string
+	// noCallback is the sentence about a schedule whose last run created no callback.
+	noCallback string
+	// firing and resolved begin a line about one instance: %[1]s is its name, %[2]s the sentence.
+	firing, instance, resolved, more string
+	// accepted, fired and still are lines of the daily summary.
+	counts, fired, still, quiet, summary string
+}
+
+var english = words{
+	test: "This is a test. The alert works, and messages arrive here.",
+	kinds: map[store.AlertKind]string{
+		store.AlertOldestDue:       "The oldest callback is overdue by %[1]s (threshold %[2]s).",
+		store.AlertDeadRate:        "%[1]s callbacks became dead in one minute (threshold %[2]s).",
+		store.AlertEndpointSuccess: "%[1]s of the attempts succeeded in the last %[3]s (threshold %[2]s).",
+		store.AlertBreakerOpen:     "The circuit breaker has been open for %[1]s (threshold %[2]s).",
+		store.AlertPollUnresolved:  "%[1]s status polls ended without a result within %[3]s (threshold %[2]s).",
+		store.AlertScheduleLate:    "The schedule is late by %[1]s (threshold %[2]s).",
+		store.AlertReconcile:       "The daily reconciliation does not balance, or %[1]s references are missing.",
+	},
+	noCallback: "The last run created no callback.",
+	instance:   "%[1]s: %[2]s", resolved: "Resolved after %[2]s: %[1]s", more: "… and %d more",
+	counts: "Last 24 hours: %d accepted, %d delivered, %d dead; %d open now.",
+	fired:  "Fired: %[1]s at %[2]s, for %[3]s", still: "Still firing: %[1]s since %[2]s",
+	quiet: "No alert fired.", summary: "Daily summary of project %s",
+}
+
+var chinese = words{
+	test: "这是一条测试消息：告警可用，消息会发送到这里。",
+	kinds: map[store.AlertKind]string{
+		store.AlertOldestDue:       "最早到期的回调已逾期 %[1]s（阈值 %[2]s）。",
+		store.AlertDeadRate:        "一分钟内新增死信 %[1]s 条（阈值 %[2]s）。",
+		store.AlertEndpointSuccess: "最近 %[3]s 投递成功率为 %[1]s（阈值 %[2]s）。",
+		store.AlertBreakerOpen:     "熔断已持续 %[1]s（阈值 %[2]s）。",
+		store.AlertPollUnresolved:  "%[3]s 内有 %[1]s 个状态轮询未获最终结果（阈值 %[2]s）。",
+		store.AlertScheduleLate:    "定时任务已延迟 %[1]s（阈值 %[2]s）。",
+		store.AlertReconcile:       "每日对账不平，或缺少 %[1]s 个业务单号。",
+	},
+	noCallback: "最近一次运行未生成回调。",
+	instance:   "%[1]s：%[2]s", resolved: "已恢复（持续 %[2]s）：%[1]s", more: "……另有 %d 项",
+	counts: "最近 24 小时：受理 %d，已送达 %d，死信 %d；当前未完成 %d。",
+	fired:  "曾触发：%[1]s，%[2]s 起，持续 %[3]s", still: "仍在触发：%[1]s，自 %[2]s",
+	quiet: "没有告警触发。", summary: "项目 %s 每日汇总",
+}
+
+func wordsOf(c *sink.Config) *words {
+	if c.Language == sink.Chinese {
+		return &chinese
+	}
+	return &english
+}
+
+// zone returns the time zone of an alert's times.
+func zone(a *store.Alert) *time.Location {
+	if z, err := schedule.ParseZone(a.DigestZone); err == nil {
+		return z
+	}
+	return time.UTC
+}
+
+func at(a *store.Alert, ms int64) time.Time { return clock.TimeOf(ms).In(zone(a)) }
+
+// sentence returns what a firing of an alert says.
+func (w *words) sentence(a *store.Alert, value float64) string {
+	r, _ := RuleOf(a.When.Kind)
+	if a.When.Kind == store.AlertScheduleLate && value == neverRan {
+		return w.noCallback
+	}
+	threshold := float64(a.When.Above)
+	if r.Unit == Percent {
+		threshold = a.When.Below
+	}
+	return fmt.Sprintf(w.kinds[a.When.Kind], shown(r.Unit, value), shown(r.Unit, threshold),
+		span(a.When.Window))
+}
+
+// shown returns a value as text, in its unit.
+func shown(u Unit, value float64) string {
+	switch u {
+	case Duration:
+		return span(time.Duration(value) * time.Millisecond)
+	case Percent:
+		return fmt.Sprintf("%.4g%%", value)
+	}
+	return fmt.Sprintf("%.0f", value)
+}
+
+// span returns a duration in whole seconds.
+func span(d time.Duration) string { return schedule.FormatDuration(d.Round(time.Second)) }
+
+// label returns the name of what a firing was found on, or that of its alert.
+func label(a *store.Alert, r *store.AlertFiring) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return a.Name
+}
+
+// changeMessage tells what began and what ended to fire since the last message.
+func changeMessage(a *store.Alert, step *advance, link string, now int64) text {
+	return func(c *sink.Config) sink.Message {
+		w := wordsOf(c)
+		m := sink.Message{State: sink.Firing, Title: a.Name, Link: link, At: at(a, now)}
+		if len(step.fired) == 0 {
+			m.State = sink.Resolved
+		}
+		for i := range step.fired {
+			r := &step.fired[i]
+			line := w.sentence(a, r.Value)
+			if r.Name != "" {
+				line = fmt.Sprintf(w.instance, r.Name, line)
+			}
+			m.Lines = append(m.Lines, line)
+		}
+		m.Lines = w.cut(m.Lines)
+		var ended []string
+		for i := range step.resolved {
+			r := &step.resolved[i]
+			ended = append(ended, fmt.Sprintf(w.resolved, label(a, r), lasted(r, now)))
+		}
+		m.Lines = append(m.Lines, w.cut(ended)...)
+		return m
+	}
+}
+
+// lasted returns how long a firing lasted, or has lasted so far.
+func lasted(r *store.AlertFiring, now int64) string {
+	end := r.ResolvedAt
+	if end == 0 {
+		end = now
+	}
+	return span(time.Duration(end-r.FiredAt) * time.Millisecond)
+}
+
+// cut leaves the first maxListed lines, and the number of the others.
+func (w *words) cut(lines []string) []string {
+	if len(lines) <= maxListed {
+		return lines
+	}
+	return append(lines[:maxListed:maxListed], fmt.Sprintf(w.more, len(lines)-maxListed))
+}
+
+const (
+	day = 24 * time.Hour
+	// maxSummary bounds the firings that a daily summary reads.
+	maxSummary = 500
+)
+
+// digest returns the draft of the daily summary of an alert's project.
+func (as *Alerts) digest(ctx context.Context, a *store.Alert, now int64) (*store.Draft, error) {
+	from := now - day.Milliseconds()
+	hours, err := as.o.Store.Activity(ctx, a.Project, 0, store.Quarter, from, now)
+	if err != nil {
+		return nil, err
+	}
+	var sum store.Activity
+	for i := range hours {
+		sum.Add(&hours[i])
+	}
+	counts, err := as.o.Store.Counts(ctx, a.Project)
+	if err != nil {
+		return nil, err
+	}
+	fired, err := as.o.Store.FiringsSince(ctx, a.Project, from, maxSummary)
+	if err != nil {
+		return nil, err
+	}
+	alerts, err := as.o.Store.Alerts(ctx, a.Project, store.AlertFilter{Limit: store.MaxAlerts})
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string)
+	for i := range alerts {
+		names[alerts[i].ID] = alerts[i].Name
+	}
+	return as.draft(ctx, a, func(c *sink.Config) sink.Message {
+		w := wordsOf(c)
+		m := sink.Message{
+			State: sink.Digest, Title: fmt.Sprintf(w.summary, a.Project), Link: as.page("/ui"),
+			At: at(a, now),
+			Lines: []string{fmt.Sprintf(w.counts, sum.Accepted, sum.Succeeded, sum.Dead,
+				counts.States[store.Scheduled])},
+		}
+		m.Lines = append(m.Lines, w.summaries(a, fired, names, now)...)
+		return m
+	})
+}
+
+// summaries are the lines about firings: those that still fire, then the others.
+func (w *words) summaries(a *store.Alert, fired []store.AlertFiring, names map[string]string,
+	now int64) []string {
+	if len(fired) == 0 {
+		return []string{w.quiet}
+	}
+	var still, ended []string
+	for i := range fired {
+		r := &fired[i]
+		name := names[r.AlertID]
+		if r.Name != "" {
+			name = fmt.Sprintf(w.instance, name, r.Name)
+		}
+		since := at(a, r.FiredAt).Format("01-02 15:04")
+		if r.ResolvedAt == 0 {
+			still = append(still, fmt.Sprintf(w.still, name, since))
+		} else {
+			ended = append(ended, fmt.Sprintf(w.fired, name, since, lasted(r, now)))
+		}
+	}
+	return append(w.cut(still), w.cut(ended)...)
+}
+
+// nextDigest returns the next time of the daily summary after now; zero: there is none.
+func nextDigest(a *store.Alert, now int64) int64 {
+	clockTime, err := time.Parse("15:04", a.DigestAt)
+	if a.DigestAt == "" || err != nil || !a.Enabled {
+		return 0
+	}
+	spec, err := schedule.ParseSpec(fmt.Sprintf("%d %d * * *", clockTime.Minute(), clockTime.Hour()),
+		a.DigestZone)
+	if err != nil {
+		return 0
+	}
+	return spec.Next(clock.TimeOf(now)).UnixMilli()
+}
+
+// pages are the pages of the admin UI that show what a kind is about.
+var pages = map[store.AlertKind]string{
+	store.AlertOldestDue:       "/ui/callbacks?overdue=true",
+	store.AlertDeadRate:        "/ui/dead",
+	store.AlertEndpointSuccess: "/ui/endpoints?show=failing",
+	store.AlertBreakerOpen:     "/ui/lanes",
+	store.AlertPollUnresolved:  "/ui/polls?state=dead",
+	store.AlertScheduleLate:    "/ui/schedules",
+	store.AlertReconcile:       "/ui/books",
+}
+
+// link returns the page about an alert's condition; empty without a public URL.
+func (as *Alerts) link(a *store.Alert) string { return as.page(pages[a.When.Kind]) }
+
+func (as *Alerts) page(path string) string {
+	if as.o.PublicURL == "" {
+		return ""
+	}
+	return as.o.PublicURL + path
+}
