@@ -153,7 +153,8 @@ func TestTotalWindow(t *testing.T) {
 	if w.samples > windowParts {
 		t.Errorf("%d samples are kept", w.samples)
 	}
-	if w.forget(now + 120_000); len(w.windows) != 0 || w.samples != 0 {
+	w.forget(now + 120_000)
+	if len(w.windows) != 0 || w.samples != 0 {
 		t.Errorf("%d windows with %d samples after their use", len(w.windows), w.samples)
 	}
 }

@@ -26,7 +26,7 @@ var groups = []group{
 		"measures them every 15 s and exports them.\nA value lapses after a minute. So take `max` over all " +
 		"processes. A metric that is absent was not measured:\nalert on that with `absent`.", []string{
 		"overdue_callbacks", "oldest_overdue_seconds", "lanes_held", "open_callbacks", "endpoints_failing",
-		"processes", "task_last_success_timestamp_seconds",
+		"alerts_firing", "processes", "task_last_success_timestamp_seconds",
 	}},
 	{"What happens to callbacks?", "", []string{
 		"callbacks_accepted_total", "callbacks_terminal_total", "attempts_total", "attempt_duration_seconds",

@@ -61,6 +61,7 @@ func TestMetrics(t *testing.T) {
 		testserver.Until(t, "the installation is measured and maintained", func() bool {
 			before = gather(t, r.Metrics)
 			return before["dispatcher_index_items"] != nil && before["dispatcher_processes"] != nil &&
+				before["dispatcher_alerts_firing"] != nil &&
 				before["dispatcher_task_last_success_timestamp_seconds"] != nil
 		})
 		work(t, r)

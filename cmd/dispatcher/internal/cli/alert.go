@@ -114,8 +114,8 @@ type alertSet struct {
 
 // Help is the text below the summary of alert set --help.
 func (*alertSet) Help() string {
-	return "Other fields stay. A condition is replaced as a whole, so give --kind and all of its fields. A sink " +
-		"is replaced as a whole too, and keeps its credentials if the file has none."
+	return "Other fields stay. A condition is replaced as a whole, so give --kind and all of its fields. A " +
+		"sink is replaced as a whole too, and keeps its credentials if the file has none."
 }
 
 // Run changes the alert.
@@ -162,7 +162,8 @@ func (cmd *alertSilence) Run(c *session) error {
 	default:
 		return console.Wrong("give --for, --until or --off")
 	}
-	return printResponse(c, request{method: http.MethodPatch, in: in}.forAlert(cmd.ID), func(a *client.Alert) {
+	r := request{method: http.MethodPatch, in: in}.forAlert(cmd.ID)
+	return printResponse(c, r, func(a *client.Alert) {
 		c.printf("%s  %s  %s\n", a.ID, console.Short(a.Name, console.Widest), alertState(c, a))
 	})
 }
@@ -175,8 +176,8 @@ type alertList struct {
 
 // Run prints the alerts.
 func (cmd *alertList) Run(c *session) error {
-	now := time.Now()
-	return list(c, cmd.listFlags, "/v1/alerts", cmd, "no alerts match", "id, name, condition, sink, state, last message",
+	header, now := "id, name, condition, sink, state, last message", time.Now()
+	return list(c, cmd.listFlags, "/v1/alerts", cmd, "no alerts match", header,
 		func(a *client.Alert) []any {
 			return []any{a.ID, console.Short(a.Name, 32), condition(a), console.Printable(a.Sink.Type),
 				alertState(c, a), agoOr(a.LastMessageAt, now, "never")}
