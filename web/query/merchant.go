@@ -110,7 +110,15 @@ func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error
 	return m.Store.Payload(ctx, m.Project, id)
 }
 
-// Evidence returns the delivery report of a callback.
+// Report returns the delivery report of a callback.
+func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
+	if _, err := m.own(ctx, id); err != nil {
+		return nil, err
+	}
+	return m.Engine.Report(ctx, m.Project, id)
+}
+
+// Evidence returns the delivery report of a callback as text in English.
 func (m *Merchant) Evidence(ctx context.Context, id string) (string, error) {
 	if _, err := m.own(ctx, id); err != nil {
 		return "", err

@@ -16,6 +16,14 @@ func (b *base) ByName(actor string) template.HTML {
 	return asData(actor)
 }
 
+// actorText returns the name of an actor as text.
+func (b *base) actorText(actor string) string {
+	if key, ok := programNames[actor]; ok {
+		return b.T(key)
+	}
+	return actor
+}
+
 // Because shows the reason of an act. The program's own reasons are texts of the engine; others were typed.
 func (b *base) Because(actor, reason string) template.HTML {
 	if actor == "dispatcher" {

@@ -59,21 +59,31 @@ func (u *UI) orderEvidence(r *request) (*response, error) {
 
 // respond writes the reports. It returns the page, or the file if the request asks for text.
 func (p *evidencePage) respond(file string, reports []*control.Report) (*response, error) {
+	p.Report = p.reportHTML(reports...)
+	if p.r.query("as") == "text" {
+		return download(file, reportText(p.Report))
+	}
+	return show("evidence", p)
+}
+
+// reportHTML writes reports in the viewer's language, as preformatted text.
+func (b *base) reportHTML(reports ...*control.Report) template.HTML {
 	var all strings.Builder
 	for i, report := range reports {
 		if i > 0 {
 			all.WriteString(strings.Repeat("-", 72) + "\n\n")
 		}
-		w := reportWriter{base: &p.base, report: report}
+		w := reportWriter{base: b, report: report}
 		w.write()
 		all.WriteString(w.Builder.String())
 	}
-	p.Report = template.HTML(all.String())
-	if p.r.query("as") == "text" {
-		// All data in the HTML is escaped, so that what is left without the tags is the text.
-		return download(file, []byte(html.UnescapeString(anyTag.ReplaceAllString(all.String(), ""))))
-	}
-	return show("evidence", p)
+	return template.HTML(all.String())
+}
+
+// reportText returns the text of a report. All data in the HTML is escaped, so that what is left without the
+// tags is the text.
+func reportText(report template.HTML) []byte {
+	return []byte(html.UnescapeString(anyTag.ReplaceAllString(string(report), "")))
 }
 
 var anyTag = regexp.MustCompile(`<[^>]*>`)

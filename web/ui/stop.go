@@ -40,7 +40,7 @@ func (f *form) beginStop(stop store.Stop) {
 	if stop.Until < store.Forever {
 		until.Value, until.Data = f.Absolute(stop.Until), true
 	}
-	f.addFacts("system.stopped.since", f.Absolute(stop.At), "system.stopped.by", stop.By)
+	f.addFacts("system.stopped.since", f.Absolute(stop.At), "system.stopped.by", f.actorText(stop.By))
 	f.Facts = append(f.Facts, until)
 	f.addFacts("form.reason", stop.Reason)
 }

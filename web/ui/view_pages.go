@@ -208,17 +208,18 @@ func (u *UI) viewPayload(v *viewRequest) (*response, error) {
 	return download(v.params["id"]+".txt", append([]byte{}, payload.Body...))
 }
 
-// viewReport is GET /view/{token}/callbacks/{id}/report: the delivery report.
+// viewReport is GET /view/{token}/callbacks/{id}/report: the delivery report in the reader's language.
 func (u *UI) viewReport(v *viewRequest) (*response, error) {
 	id, err := v.bareID(store.CallbackPrefix)
 	if err != nil {
 		return nil, err
 	}
-	text, err := v.merchant.Evidence(v.ctx, id)
+	report, err := v.merchant.Report(v.ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return download(v.params["id"]+"-report.txt", []byte(text))
+	b := u.viewBase(v, "view.report")
+	return download(v.params["id"]+"-report.txt", reportText(b.reportHTML(report)))
 }
 
 // viewSend is POST /view/{token}/callbacks/{id}/send.
