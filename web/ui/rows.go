@@ -125,7 +125,7 @@ func shortAddress(address string) string {
 }
 
 // longText is the width in half-width characters from which a cell may be too narrow for a text.
-const longText = 14
+const longText = 11
 
 // Long returns a text that may be cut by its cell, for the title that shows all of it. It returns "" for a
 // short text.
