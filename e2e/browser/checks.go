@@ -255,7 +255,8 @@ func (t *tab) picture(name string) {
 func (t *tab) links() []string {
 	return ask[[]string](t, `[...new Set([...document.querySelectorAll("a[href]")].filter((a) =>
 		a.origin === location.origin && a.pathname.startsWith("/ui/") &&
-		!a.pathname.endsWith("/payload") && !new URLSearchParams(a.search).has("as")).map((a) => a.pathname + a.search))]`)
+		!a.pathname.endsWith("/payload") && !new URLSearchParams(a.search).has("as")
+		).map((a) => a.pathname + a.search))]`)
 }
 
 // crawl follows the links from the menu on and visits up to `most` pages of each shape. It returns the
