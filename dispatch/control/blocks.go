@@ -120,8 +120,8 @@ func (s *callbackFacts) laneBlocks(forced bool) []Block {
 	case s.position.Place == schedule.Absent && !s.rebuilding():
 		blocks = append(blocks, Block{
 			Code: BlockIndexMissing, Since: max(s.c.DueAt, s.c.UpdatedAt),
-			Detail: "The callback is not in the index yet. The sweep adds it within 20 s.",
-			Cure:   `Wait. "dispatcher verify" compares the index with SQL.`,
+			Detail: "The callback is not in the queue yet. The background check adds it within 20 s.",
+			Cure:   `Wait. "dispatcher verify" compares the queue with SQL.`,
 		})
 	case s.position.Place == schedule.Delayed && s.position.Due > s.now && s.waitsForLock():
 		blocks = append(blocks, s.lockBlock())
@@ -159,8 +159,8 @@ var summaries = map[string]string{
 	BlockSendingStopped:  "All sending is stopped.",
 	BlockNoWorker:        "No process with the role worker runs.",
 	BlockSendingHeld:     "Sending is off (--hold) in every process.",
-	BlockIndexUnanswered: "The index does not answer.",
-	BlockIndexRebuilding: "The index is being rebuilt.",
+	BlockIndexUnanswered: "The queue is unavailable.",
+	BlockIndexRebuilding: "The queue is being rebuilt.",
 	BlockProjectPaused:   "The project is paused.",
 	BlockEndpointPaused:  "The endpoint is paused.",
 	BlockEndpointOff:     "The endpoint is disabled.",
@@ -171,7 +171,7 @@ var summaries = map[string]string{
 	BlockRetryAfter:      "The receiver asked to wait (Retry-After).",
 	BlockRate:            "The lane has reached its rate limit.",
 	BlockConcurrency:     "The lane has reached its concurrency limit.",
-	BlockIndexMissing:    "The callback is not in the index yet.",
+	BlockIndexMissing:    "The callback is not queued yet.",
 	BlockLock:            "Waiting for the lock.",
 }
 

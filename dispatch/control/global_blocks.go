@@ -86,8 +86,8 @@ func (ct *Controller) workerBlock(ctx context.Context) ([]Block, error) {
 func (ct *Controller) rebuildBlock(ctx context.Context, r index.Rebuild) Block {
 	b := Block{
 		Code: BlockIndexRebuilding, Since: r.Since,
-		Detail: "The index is empty or was replaced. A process is about to fill it from SQL.",
-		Cure: `Wait until the rebuild ends. "dispatcher verify" compares the index with SQL; ` +
+		Detail: "The queue is empty or was replaced. A process is about to fill it from SQL.",
+		Cure: `Wait until the rebuild ends. "dispatcher verify" compares the queue with SQL; ` +
 			`"dispatcher rebuild" starts over.`,
 	}
 	if r.Since == 0 {
@@ -96,7 +96,7 @@ func (ct *Controller) rebuildBlock(ctx context.Context, r index.Rebuild) Block {
 	if r.Generation == 0 {
 		return b
 	}
-	b.Detail = fmt.Sprintf("The index is being filled from SQL (generation %d).", r.Generation)
+	b.Detail = fmt.Sprintf("The queue is being filled from SQL (version %d).", r.Generation)
 	ctx, cancel := context.WithTimeout(ctx, ct.index.CallTime())
 	defer cancel()
 	if s, err := ct.index.Stats(ctx); err == nil {
@@ -136,7 +136,7 @@ func (ct *Controller) indexBlock(ctx context.Context, indexErr error, absent boo
 	if indexErr != nil && !lost {
 		return []Block{{
 			Code: BlockIndexUnanswered, Since: ct.clock.At(ct.index.IndexDownSince()).UnixMilli(),
-			Detail: "The index does not answer, so nothing is sent.",
+			Detail: "The queue does not answer, so nothing is sent.",
 			Cure:   `Check Redis. "dispatcher doctor" shows the cause. No callbacks are lost.`,
 		}}, nil
 	}

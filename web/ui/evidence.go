@@ -217,7 +217,7 @@ func (w *reportWriter) attempt(a *store.Attempt) {
 		w.part("attempt.saw", w.Engine(w.report.Mask(a.Rule.Saw)))
 	}
 	for _, h := range a.ResponseHeaders {
-		w.part("attempt.response", w.data(h.Name+": "+h.Value))
+		w.part("evidence.header", w.data(h.Name+": "+h.Value))
 	}
 	if a.ResponseBody != "" {
 		body := strings.ReplaceAll(strings.TrimSpace(a.ResponseBody), "\n", "\n    ")
