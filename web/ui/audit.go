@@ -69,6 +69,7 @@ func actionGroups() []actionGroup {
 		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"},
 		{"key.", store.KeyPrefix, ""},
 		{"lane.", "", ""}, {"project.", "", ""}, {"secret.", "", ""}, {"preset.", "", ""}, {"index.", "", ""},
+		{"alert.", "", ""},
 	}
 }
 

@@ -4,6 +4,7 @@ package ui
 
 import (
 	"context"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -12,12 +13,28 @@ import (
 	"time"
 )
 
+func (s calledEngine) Alert(ctx context.Context, a1 string, a2 string) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "Alert", a1, a2)
+}
+
+func (s calledEngine) AlertFirings(ctx context.Context, a1 string, a2 string) ([]store.AlertFiring, error) {
+	return ask1[[]store.AlertFiring](ctx, s.recorder, "AlertFirings", a1, a2)
+}
+
+func (s calledEngine) Alerts(ctx context.Context, a1 string, a2 store.AlertFilter) ([]alert.View, error) {
+	return ask1[[]alert.View](ctx, s.recorder, "Alerts", a1, a2)
+}
+
 func (s calledEngine) AuthenticateHash(ctx context.Context, a1 [32]uint8) (store.Key, error) {
 	return ask1[store.Key](ctx, s.recorder, "AuthenticateHash", a1)
 }
 
 func (s calledEngine) Cancel(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.CanceledCallback, error) {
 	return ask1[store.CanceledCallback](ctx, s.recorder, "Cancel", a1, a2, a3)
+}
+
+func (s calledEngine) CreateAlert(ctx context.Context, a1 string, a2 alert.Change, a3 store.Actor) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "CreateAlert", a1, a2, a3)
 }
 
 func (s calledEngine) CreateEndpoint(ctx context.Context, a1 string, a2 control.EndpointChange, a3 store.Actor) (control.EndpointReceipt, error) {
@@ -30,6 +47,10 @@ func (s calledEngine) CreateSchedule(ctx context.Context, a1 string, a2 control.
 
 func (s calledEngine) CreateViewLink(ctx context.Context, a1 string, a2 string, a3 control.ViewLinkRequest, a4 store.Actor) (control.NewViewLink, error) {
 	return ask1[control.NewViewLink](ctx, s.recorder, "CreateViewLink", a1, a2, a3, a4)
+}
+
+func (s calledEngine) DeleteAlert(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
+	return ask0(ctx, s.recorder, "DeleteAlert", a1, a2, a3)
 }
 
 func (s calledEngine) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
@@ -78,6 +99,10 @@ func (s calledEngine) LinkedEndpoint(ctx context.Context, a1 *control.ViewLink) 
 
 func (s calledEngine) OpenViewLink(ctx context.Context, a1 string) (control.ViewLink, error) {
 	return ask1[control.ViewLink](ctx, s.recorder, "OpenViewLink", a1)
+}
+
+func (s calledEngine) PatchAlert(ctx context.Context, a1 string, a2 string, a3 alert.Change, a4 store.Actor) (alert.View, error) {
+	return ask1[alert.View](ctx, s.recorder, "PatchAlert", a1, a2, a3, a4)
 }
 
 func (s calledEngine) PatchEndpoint(ctx context.Context, a1 string, a2 string, a3 control.EndpointChange, a4 store.Actor) (store.Endpoint, error) {
@@ -174,6 +199,10 @@ func (s calledEngine) Stats(ctx context.Context) (schedule.Stats, error) {
 
 func (s calledEngine) StopSending(ctx context.Context, a1 int64, a2 store.Actor) (store.Stop, error) {
 	return ask1[store.Stop](ctx, s.recorder, "StopSending", a1, a2)
+}
+
+func (s calledEngine) TestAlert(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {
+	return ask1[store.Callback](ctx, s.recorder, "TestAlert", a1, a2, a3)
 }
 
 func (s calledEngine) TestEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Callback, error) {
