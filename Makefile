@@ -106,7 +106,7 @@ vulncheck: setup ## Look for known vulnerabilities with govulncheck; an unreacha
 reproducible: ## Build twice as the Dockerfile does, in two directories, and compare the bytes
 	@tools/reproducible.sh
 
-screens: setup ## Take pictures of all admin pages, empty and full, light, dark and narrow, in ./screens
+screens: setup ## Take pictures of all admin pages, three widths, both languages, empty and full, in ./screens
 	$(GO) test -tags $(TAGS) -count=1 -timeout 20m -run '^TestBrowserEveryPageIsWellMade$$' ./e2e/browser \
 	  -args -screens $(CURDIR)/screens
 

@@ -218,6 +218,7 @@ type view struct {
 // views are the views in which every page is checked.
 var views = []view{
 	{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 400, false}, {"narrow-dark", 400, true},
+	{"wide", 1920, false},
 }
 
 // setView sets the view of the tab.

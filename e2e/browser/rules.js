@@ -492,8 +492,10 @@ const checkParts = () => {
         small: r.right - r.left < 23.5 || r.bottom - r.top < 23.5,
       };
     });
+  // The points of a chart are one group of radio buttons: the arrow keys reach each of them.
+  const equivalent = (e) => e.matches("input[type=radio]") && e.closest("[role=group]");
   for (const t of targets) {
-    if (!t.small) continue;
+    if (!t.small || equivalent(t.e)) continue;
     if (getComputedStyle(t.e).display === "inline" && !(t.e instanceof SVGElement)) {
       let block = t.e.parentElement;
       while (/^(inline|contents)/.test(getComputedStyle(block).display)) block = block.parentElement;
@@ -534,8 +536,11 @@ const watchFocus = () => {
   const controls =
     "a[href], button, input:not([type=hidden]), select, textarea, [tabindex]:not([tabindex='-1'])";
   const inner = "a[href], button, input, select, textarea, summary, [tabindex]";
+  // Tab reaches one radio button of a group.
+  const others = (e) =>
+    e.type === "radio" && e !== (all(`[name="${e.name}"]:checked`)[0] || all(`[name="${e.name}"]`)[0]);
   const focusable = (e) =>
-    (e.matches(controls) && e.tabIndex >= 0) ||
+    (e.matches(controls) && e.tabIndex >= 0 && !others(e)) ||
     (e.localName === "summary" && e.parentElement.localName === "details") ||
     (scrolls(e) && e.tabIndex < 0 && e.getAttribute("tabindex") === null && !e.querySelector(inner));
   const reach = all("*", modal || document.body).filter(

@@ -246,15 +246,15 @@ func TestBrowserSearchContinues(t *testing.T) {
 	b.fill("#ff-topic", "nothing")
 	b.click(".filters button", "Filter")
 	b.see(".empty time", "")
-	b.click(".empty button", "Stop looking")
-	b.see(".empty a", "Look on")
+	b.click(".empty button", "Stop searching")
+	b.see(".empty a", "Keep searching")
 	x.Slow(0)
 	stopped := b.where()
 	harness.Eventually(t, 5*time.Minute, "the search ends", func() error {
 		// The page stops after half a minute.
 		at := b.where()
-		if b.count("main:not([aria-busy]) .empty a", "Look on") > 0 {
-			b.click(".empty a", "Look on")
+		if b.count("main:not([aria-busy]) .empty a", "Keep searching") > 0 {
+			b.click(".empty a", "Keep searching")
 			b.eventually("the search continues", func() error {
 				if b.where() == at {
 					return errors.New(at)

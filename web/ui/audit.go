@@ -83,6 +83,9 @@ func actionGroupOf(action string) actionGroup {
 	return actionGroup{}
 }
 
+// auditRows is less than pageSize, because a row has the whole change.
+const auditRows = 30
+
 // audit is GET /ui/audit.
 func (u *UI) audit(r *request) (*response, error) {
 	p := &auditPage{base: u.base(r, "audit", "audit.title"), Object: r.query("object"),
@@ -106,7 +109,7 @@ func (u *UI) audit(r *request) (*response, error) {
 	if len(p.FieldErrors) > 0 {
 		return show("audit", p)
 	}
-	f.Limit = pageSize
+	f.Limit = auditRows
 	found, err := u.Store.Audit(r.ctx, r.caller.Project, f)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -35,6 +37,16 @@ func endpointTexts(ep *store.Endpoint) map[string]string {
 	}
 	texts["headers"] = strings.Join(lines, "\n")
 	return texts
+}
+
+// endpointGroups are the folded parts of the form of an endpoint, by field.
+var endpointGroups = map[string]string{
+	"profile": "endpoint.group.retries", "policy": "endpoint.group.retries",
+	"success": "endpoint.group.retries",
+	"signer":  "endpoint.group.signature", "secret": "endpoint.group.signature",
+	"secret_label": "endpoint.group.signature",
+	"headers":      "endpoint.group.limits", "rate": "endpoint.group.limits",
+	"concurrency": "endpoint.group.limits", "url_override": "endpoint.group.limits",
 }
 
 // endpointFields sets the fields of an endpoint. secret adds the fields for a signing secret.
@@ -69,6 +81,15 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 		secret := text("secret", "")
 		secret.Secret = true
 		f.Fields = append(f.Fields, secret, line("secret_label", "", true))
+	}
+	var policies []string
+	for _, preset := range accept.PolicyPresets() {
+		policies = append(policies, preset.Name)
+	}
+	names := map[string][]string{"policy": policies, "success": rule.Names(), "signer": sign.Names()}
+	for i := range f.Fields {
+		x := &f.Fields[i]
+		x.Group, x.Names = endpointGroups[x.Name], names[x.Name]
 	}
 	f.remember(texts)
 }

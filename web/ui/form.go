@@ -49,6 +49,10 @@ type field struct {
 	Suggest string
 	// Wrong is the error of the typed value, or empty.
 	Wrong template.HTML
+	// Group is the catalogue key of the folded part of the form that has the field; empty for the open part.
+	Group string
+	// Names are values that the browser suggests. The field takes others too.
+	Names []string
 }
 
 // ID returns the HTML id of the field.
@@ -96,6 +100,28 @@ type form struct {
 type fact struct {
 	Name, Value, Link string
 	Data              bool
+}
+
+// A fieldGroup is a part of a form. Open is true if the part must not be folded.
+type fieldGroup struct {
+	Name   string
+	Fields []field
+	Open   bool
+}
+
+// Groups returns the parts of the form. The open part comes first, and a part with an error is open.
+func (f *form) Groups() []fieldGroup {
+	groups := []fieldGroup{{Open: true}}
+	for _, x := range f.Fields {
+		at := slices.IndexFunc(groups, func(g fieldGroup) bool { return g.Name == x.Group })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, fieldGroup{Name: x.Group})
+		}
+		groups[at].Fields = append(groups[at].Fields, x)
+		groups[at].Open = groups[at].Open || x.Wrong != ""
+	}
+	return groups
 }
 
 // Target returns the target path of the form.

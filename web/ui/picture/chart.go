@@ -95,10 +95,12 @@ type drawing struct {
 	table   table
 }
 
-// A hit is a part of the plot with a tooltip. Its ends are in tenths of units.
+// A hit is a part of the plot that tells a point's values. It is a radio button: a chart is one stop of the
+// Tab key, and the arrow keys go from point to point without a script. All hits of a chart have the same
+// width. A first bar stands apart.
 type hit struct {
-	from, to int
-	text     string
+	text  string
+	apart bool
 }
 
 // bottom returns the y coordinate of zero in pixels.
@@ -112,21 +114,20 @@ func (d *drawing) y(v float64) int {
 	return tenths(float64(d.bottom()) - d.values.at(v)*float64(d.bottom()-above))
 }
 
-// hit sets the tooltips: those of before and one for each point of p. ends returns the ends of a point's
-// part.
-func (d *drawing) hit(p points, axis span, before []hit, ends func(i int) (from, to int)) {
-	if d.Quiet || len(before)+len(p.at) > maxHits {
-		return
+// hit sets the parts that tell values: those of before, and one for each of the points that fit.
+func (d *drawing) hit(p points, axis span, before []hit) {
+	most := maxHits
+	if d.Quiet {
+		most = maxQuiet
 	}
 	d.hits = before
-	for i, t := range p.at {
-		h := hit{text: hitText(axis.moment(t), d.Series, p, i, d.write)}
-		h.from, h.to = ends(i)
-		d.hits = append(d.hits, h)
+	every := max((len(p.at)+most-1)/most, 1)
+	for i := 0; i < len(p.at); i += every {
+		d.hits = append(d.hits, hit{text: hitText(axis.moment(p.at[i]), d.Series, p, i, d.write)})
 	}
 }
 
-// html returns the chart. It omits the tooltips if the markup would exceed maxBytes.
+// html returns the chart. It omits the hits if the markup would exceed maxBytes.
 func (d *drawing) html() template.HTML {
 	m := d.figure(d.hits)
 	if len(m.b) > maxBytes && len(d.hits) > 0 {
@@ -153,26 +154,37 @@ func (d *drawing) figure(hits []hit) *markup {
 		`" preserveAspectRatio="none" overflow="visible" fill="none">`)
 	d.grid(m)
 	m.put(string(d.paths.b))
-	if len(hits) > 0 {
-		m.put(`<g class="pic-hits">`)
-		for _, h := range hits {
-			m.put(`<rect`)
-			m.number("x", h.from, "")
-			m.number("width", max(h.to-h.from, 0), "")
-			m.put(` height="`, strconv.Itoa(d.bottom()), `"><title>`, h.text, `</title></rect>`)
-		}
-		m.put(`</g>`)
-	}
 	m.put(`</svg>`, string(d.overlay.b), `</svg>`)
 	if empty {
 		m.tag(`<p class="pic-none">`, d.NoData, maxText, `</p>`)
 	}
-	m.put(`</div>`)
 	if !empty {
+		d.tell(m, hits)
+	}
+	m.put(`</div>`)
+	if !empty && len(hits) == 0 {
 		d.table.draw(m, d.Title)
 	}
 	m.put(`</figure>`)
 	return m
+}
+
+// tell draws the parts of the plot that tell values.
+func (d *drawing) tell(m *markup, hits []hit) {
+	if len(hits) == 0 {
+		return
+	}
+	m.put(`<div class="pic-hits" role="group"`)
+	m.tag(` aria-label="`, d.Title, maxText, `">`)
+	name := ident(d.ID) + "-v"
+	for _, h := range hits {
+		m.put(`<label`)
+		if h.apart {
+			m.put(` class="pic-apart"`)
+		}
+		m.put(`><input type="radio" name="`, name, `"/><span>`, h.text, `</span></label>`)
+	}
+	m.put(`</div>`)
 }
 
 // gutter returns the width class of the axis values: 1 to 4.

@@ -11,10 +11,11 @@
 //     and shows NoData.
 //   - Text keeps its size on a narrow page. Only the paths are stretched.
 //
-// For screen readers a chart has role="img", a title and a description. A table of its data follows it (class
-// visually-hidden, at most 25 rows). Categories and Ladder are HTML lists, and their shapes are hidden from
-// screen readers. A picture without a title is decoration. Series differ in colour, dashes and the mark at
-// the end of the line.
+// A point tells its values while the pointer or the focus is on it: the points are radio buttons with the
+// values as their names. For screen readers a chart has role="img", a title and a description. A chart
+// without such points has a table of its data (class visually-hidden, at most 25 rows). Categories and Ladder
+// are HTML lists, and their shapes are hidden from screen readers. A picture without a title is decoration.
+// Series differ in colour, dashes and the mark at the end of the line.
 //
 // The package contains no texts of a language, reads no clock, fetches no data and holds no state.
 package picture
@@ -37,8 +38,9 @@ const (
 	maxPoints = 300    // points of a series; more are merged
 	maxSeries = 3      // series of a chart
 	maxRows   = 25     // rows of the table: a day by hours, with both ends
-	maxHits   = 60     // points with a tooltip; with more points none has one
-	maxBytes  = 12_000 // above it, a chart has no tooltips
+	maxHits   = 60     // points that tell their values; of more points, every second or third does
+	maxQuiet  = 30     // the same for a quiet chart
+	maxBytes  = 12_000 // above it, no point tells its values
 	maxItems  = 100    // items of a list
 	maxName   = 80     // characters of a name, a label or a value
 	maxText   = 500    // characters of a title or a description
@@ -55,7 +57,7 @@ type Frame struct {
 	Title, Desc string
 	// NoData is the text of a chart without data.
 	NoData string
-	// Quiet omits the tooltips, so that several charts fit into the size of one page.
+	// Quiet lets fewer points tell their values, so that several charts fit into the size of one page.
 	Quiet bool
 }
 

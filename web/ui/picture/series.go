@@ -30,17 +30,7 @@ func (d *drawing) lines(p points) {
 	for place := range d.Series {
 		d.line(axis, p, place)
 	}
-	// The tooltip areas of neighbouring points meet in the middle between them.
-	d.hit(p, axis, nil, func(i int) (from, to int) {
-		to = plotWidth * 10
-		if i > 0 {
-			from = d.hits[i-1].to
-		}
-		if i+1 < len(p.at) {
-			to = tenths((axis.at(p.at[i]) + axis.at(p.at[i+1])) / 2)
-		}
-		return from, to
-	})
+	d.hit(p, axis, nil)
 	d.table = p.tabled(axis, d.Series, d.Header, d.write)
 }
 
@@ -147,17 +137,14 @@ func (d *drawing) bars(p points) {
 		d.labels = []label{{text: first.Name, from: 1, start: true, bare: true}}
 		text := &markup{}
 		text.text(first.Name, maxName)
-		text.put("\n")
+		text.put(": ")
 		text.text(d.write(first.Value), maxName)
-		before = []hit{{from: 0, to: tenths(bar), text: string(text.b)}}
+		before = []hit{{text: string(text.b), apart: true}}
 	}
 	d.labels = append(d.labels, axis.labels(taken)...)
 	slot := func(i int) (from, to float64) { return axis.at(p.at[i]), axis.at(p.at[i].Add(step)) }
 	d.stack(p, slot)
-	d.hit(p, axis, before, func(i int) (int, int) {
-		from, to := slot(i)
-		return tenths(from), tenths(to)
-	})
+	d.hit(p, axis, before)
 	sums, _ := p.summed(rows)
 	d.table = sums.tabled(axis, d.Series, d.Header, d.write)
 	if d.First != nil {
@@ -210,7 +197,7 @@ func (d *drawing) barHeight(v float64) int {
 // fill the chart.
 func barWidth(from, to float64) int { return max(tenths(min((to-from)*0.74, 60)), 1) }
 
-// hitText returns the tooltip of a point: its time, and a line for each series.
+// hitText returns the values of a point: its time, and the value of each series.
 func hitText(moment string, series []Series, p points, i int, write func(float64) string) string {
 	m := &markup{}
 	m.text(moment, maxName)
@@ -218,9 +205,9 @@ func hitText(moment string, series []Series, p points, i int, write func(float64
 		if math.IsNaN(p.rows[s][i]) {
 			continue
 		}
-		m.put("\n")
+		m.put(" · ")
 		if series[s].Name != "" {
-			m.tag("", series[s].Name, maxName, ": ")
+			m.tag("", series[s].Name, maxName, " ")
 		}
 		m.text(write(p.rows[s][i]), maxName)
 	}
