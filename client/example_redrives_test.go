@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -80,6 +81,14 @@ func ExampleClient_ResumeRedrive() {
 	r, err = c.ResumeRedrive(ctx, r.ID, "")
 	fmt.Println(r.State, err)
 	// Output: running <nil>
+}
+
+// ExampleClient_ApproveRedrive approves a redrive that needs no approval: the server has no approval_above.
+func ExampleClient_ApproveRedrive() {
+	r := newRedrive("order-66")
+	_, err := c.ApproveRedrive(ctx, r.ID, "checked the filter")
+	fmt.Println(errors.Is(err, client.CodeNotAwaitingApproval))
+	// Output: true
 }
 
 func ExampleClient_CancelRedrive() {

@@ -22,6 +22,7 @@ const (
 // The states of a redrive.
 const (
 	RedriveGathering = "gathering"
+	RedriveAwaiting  = "awaiting_approval"
 	RedriveRunning   = "running"
 	RedrivePaused    = "paused"
 	RedriveDone      = "done"
@@ -66,16 +67,22 @@ type RedriveAsked struct {
 type Redrive struct {
 	ID string `json:"id" schema:"pattern: \"^rd_\""`
 	RedriveAsked
-	// gathering: the matching callbacks are being collected.
-	State string `json:"state" schema:"enum: [gathering, running, paused, done, canceled]"`
+	// gathering: the matching callbacks are being collected. awaiting_approval: they are collected, and
+	// another key or person must approve the redrive (setting approval_above).
+	State string `json:"state" schema:"enum: [gathering, awaiting_approval, running, paused, done, canceled]"`
 	// Number of matching callbacks; while gathering, the number so far.
 	Matched int64 `json:"matched"`
 	Done    int64 `json:"done"`
 	// Callbacks that stayed unchanged: an attempt was in progress, their state did not allow the action, or
 	// they were purged.
-	Failed     int64     `json:"failed"`
-	Actor      string    `json:"actor"`
-	Reason     string    `json:"reason" api:"null"`
+	Failed int64  `json:"failed"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason" api:"null"`
+	// The key or person that approved it. Null: it needed no approval, or has none yet.
+	Approver   string    `json:"approver" api:"null"`
+	ApprovedAt time.Time `json:"approved_at" api:"null"`
+	// When it is canceled unless it is approved before. Null: it does not await an approval.
+	ApproveBy  time.Time `json:"approve_by" api:"null"`
 	CreatedAt  time.Time `json:"created_at"`
 	UpdatedAt  time.Time `json:"updated_at"`
 	FinishedAt time.Time `json:"finished_at" api:"null"`
@@ -109,6 +116,11 @@ func (c *Client) PauseRedrive(ctx context.Context, id, reason string) (Redrive, 
 // ResumeRedrive continues a paused redrive.
 func (c *Client) ResumeRedrive(ctx context.Context, id, reason string) (Redrive, error) {
 	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "resume")
+}
+
+// ApproveRedrive approves a redrive in the state awaiting_approval. The key that created it cannot.
+func (c *Client) ApproveRedrive(ctx context.Context, id, reason string) (Redrive, error) {
+	return call[Redrive](ctx, c, "POST", Change{reason}, "redrives", id, "approve")
 }
 
 // CancelRedrive ends a redrive. Callbacks that it has already processed stay changed.

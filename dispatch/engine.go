@@ -108,6 +108,9 @@ type Options struct {
 	// 32.
 	Workers         int
 	LaneConcurrency int
+	// ApprovalAbove is the most callbacks that a redrive may match without the approval of a second person.
+	// Zero: any number.
+	ApprovalAbove int
 	// DrainTimeout is how long attempts in flight may continue after the shutdown began; default 25 s.
 	DrainTimeout time.Duration
 	// RetentionPayload is how long terminal callbacks keep their payloads, default 30 days; RetentionMetadata
@@ -228,7 +231,7 @@ func New(o Options) (*Engine, error) {
 		Secrets: e.secrets, Keyring: o.Keyring, Clock: e.clock,
 		Observer: counts, Logger: o.Logger, Metrics: m, Times: times,
 		Name: o.Name, Processes: e.reporter.Dispatchers, Crowded: e.runner.Crowded,
-		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL,
+		Embedded: o.Embedded, PanGuard: o.PanGuard, CheckURL: o.CheckURL, ApprovalAbove: o.ApprovalAbove,
 		RetentionPayload: o.RetentionPayload, RetentionMetadata: o.RetentionMetadata,
 	})
 	e.alerts = alert.New(alert.Options{

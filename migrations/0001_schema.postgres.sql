@@ -475,26 +475,31 @@ CREATE INDEX alert_firings_project ON alert_firings (project, id);
 -- An action on the callbacks that match a filter. spec is the JSON of the action. Gathering continues after
 -- gathered_due and gathered_id; zero and empty mean the start.
 CREATE TABLE redrives (
-	id           TEXT COLLATE "C" PRIMARY KEY,
-	project      TEXT COLLATE "C" NOT NULL,
-	state        TEXT NOT NULL,
-	paused       INTEGER NOT NULL DEFAULT 0,
-	spec         TEXT NOT NULL,
-	actor        TEXT NOT NULL,
-	address      TEXT NOT NULL,
-	reason       TEXT NOT NULL,
-	matched      BIGINT NOT NULL DEFAULT 0,
-	done         BIGINT NOT NULL DEFAULT 0,
-	failed       BIGINT NOT NULL DEFAULT 0,
-	created_at   BIGINT NOT NULL,
-	updated_at   BIGINT NOT NULL,
-	finished_at  BIGINT NOT NULL DEFAULT 0,
-	gathered_due BIGINT NOT NULL DEFAULT 0,
-	gathered_id  TEXT COLLATE "C" NOT NULL DEFAULT ''
+	id             TEXT COLLATE "C" PRIMARY KEY,
+	project        TEXT COLLATE "C" NOT NULL,
+	state          TEXT NOT NULL,
+	paused         INTEGER NOT NULL DEFAULT 0,
+	spec           TEXT NOT NULL,
+	actor          TEXT NOT NULL,
+	actor_id       TEXT NOT NULL,
+	address        TEXT NOT NULL,
+	reason         TEXT NOT NULL,
+	matched        BIGINT NOT NULL DEFAULT 0,
+	done           BIGINT NOT NULL DEFAULT 0,
+	failed         BIGINT NOT NULL DEFAULT 0,
+	created_at     BIGINT NOT NULL,
+	updated_at     BIGINT NOT NULL,
+	finished_at    BIGINT NOT NULL DEFAULT 0,
+	approval_above BIGINT NOT NULL DEFAULT 0,
+	approver       TEXT NOT NULL DEFAULT '',
+	approved_at    BIGINT NOT NULL DEFAULT 0,
+	gathered_due   BIGINT NOT NULL DEFAULT 0,
+	gathered_id    TEXT COLLATE "C" NOT NULL DEFAULT ''
 );
 CREATE INDEX redrives_project ON redrives (project, id);
 CREATE INDEX redrives_open ON redrives (project) WHERE finished_at = 0;
 CREATE INDEX redrives_to_do ON redrives (project, id) WHERE state IN ('gathering', 'running');
+CREATE INDEX redrives_awaiting ON redrives (created_at) WHERE state = 'awaiting_approval';
 
 -- The callbacks that a redrive has not handled yet. The transaction that handles a callback deletes its row.
 CREATE TABLE redrive_items (

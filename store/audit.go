@@ -14,6 +14,8 @@ import (
 type Actor struct {
 	// Name is the name of the key or the user, never a secret.
 	Name string
+	// ID identifies the key or the user apart from the name. Empty: the dispatcher itself.
+	ID string
 	// Address is the IP address of the request. It is empty if it is unknown, or if the dispatcher made the
 	// change without a request.
 	Address string

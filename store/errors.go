@@ -32,6 +32,11 @@ var (
 	ErrNeedsAdmin = errors.New("sending an endpoint's credentials elsewhere requires the scope admin")
 	// ErrTooManyRedrives: the project already has MaxOpenRedrives open redrives.
 	ErrTooManyRedrives = fmt.Errorf("the project has %d open redrives, which is the limit", MaxOpenRedrives)
+	// ErrAwaitingApproval: the redrive must be approved or canceled first. ErrNotAwaiting: it does not await
+	// an approval. ErrSecondPerson: the approval must come from somebody else than the redrive.
+	ErrAwaitingApproval = errors.New("the redrive awaits an approval")
+	ErrNotAwaiting      = errors.New("the redrive does not await an approval")
+	ErrSecondPerson     = errors.New("the approval must come from another key or person")
 	// ErrOpenQuota: the project has reached its quota of open callbacks, so nothing is accepted.
 	ErrOpenQuota = errors.New("the project has reached its quota of open callbacks")
 	// ErrLaneQuota: the project has reached its quota of lanes, so no lane is created.

@@ -36,6 +36,16 @@ func BareID(prefix, s string) (string, bool) {
 	return id, true
 }
 
+// FirstID returns the lowest bare id of a time in Unix milliseconds, which must not be negative.
+func FirstID(at int64) string {
+	id := []byte("00000000000000000000000000")
+	for i := range timeLength {
+		id[timeLength-1-i] = crockford[at&31]
+		at >>= 5
+	}
+	return string(id)
+}
+
 // IDTime returns the creation time of a bare id in Unix milliseconds. For a callback this is the time at
 // which it was accepted (docs/adr/0002-partitions-by-day.md). For a text that is not an id it returns zero.
 func IDTime(id string) int64 {

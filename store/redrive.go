@@ -22,14 +22,27 @@ const (
 // A RedriveState is the state of a redrive.
 type RedriveState string
 
-// The states of a redrive: gathering → running ⇄ paused → done | canceled.
+// The states of a redrive: gathering → (awaiting_approval →) running ⇄ paused → done | canceled.
 const (
 	// RedriveGathering: the store is recording the callbacks that the filter picks.
 	RedriveGathering RedriveState = "gathering"
-	RedriveRunning   RedriveState = "running"
-	RedrivePaused    RedriveState = "paused"
-	RedriveDone      RedriveState = "done"
-	RedriveCanceled  RedriveState = "canceled"
+	// RedriveAwaiting: the callbacks are recorded, and a second person must approve the redrive.
+	RedriveAwaiting RedriveState = "awaiting_approval"
+	RedriveRunning  RedriveState = "running"
+	RedrivePaused   RedriveState = "paused"
+	RedriveDone     RedriveState = "done"
+	RedriveCanceled RedriveState = "canceled"
+)
+
+// RedriveApproved is no state of a redrive but a change to one: it approves a redrive that is awaiting it.
+const RedriveApproved RedriveState = "approved"
+
+const (
+	// ApprovalTime is how long a redrive awaits its approval, in milliseconds from its creation.
+	ApprovalTime = 24 * 60 * 60 * 1000
+	// ApprovalWindow is the time in which the redrives of a project that needed no approval are added up, in
+	// milliseconds.
+	ApprovalWindow = 60 * 60 * 1000
 )
 
 // A Redrive is one action on all callbacks that its filter picks at its start. Each callback gets the action
@@ -51,14 +64,20 @@ type Redrive struct {
 	Delay  int64
 	// Rate bounds the changed callbacks. Zero: no bound.
 	Rate Rate
-	// Actor, Address and Reason are those of the Actor who created the redrive.
+	// Actor, ActorID, Address and Reason are those of the Actor who created the redrive.
 	Actor   string
+	ActorID string
 	Address string
 	Reason  string
 
 	State RedriveState
 	// Paused: the redrive was paused during RedriveGathering. After that it becomes RedrivePaused.
 	Paused bool
+	// ApprovalAbove is the most callbacks that the redrive may pick without an approval. Zero: any number.
+	// Approver is the second person, ApprovedAt when that was. Empty and zero: it was not approved.
+	ApprovalAbove int64
+	Approver      string
+	ApprovedAt    int64
 	// Matched is the number of callbacks picked so far. Done and Failed count those that were processed.
 	Matched, Done, Failed int64
 	CreatedAt, UpdatedAt  int64

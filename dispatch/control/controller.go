@@ -44,6 +44,8 @@ type Options struct {
 	// Embedded: no other process runs redrives or schedules.
 	Embedded bool
 	PanGuard store.PanGuard
+	// ApprovalAbove is the most callbacks that a redrive may match without an approval. Zero: any number.
+	ApprovalAbove int
 	// CheckURL validates an endpoint's URL before it is stored; nil accepts any.
 	CheckURL func(rawURL string) error
 	// RetentionPayload is how long terminal callbacks keep their payloads, RetentionMetadata how long they

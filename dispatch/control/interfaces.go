@@ -152,7 +152,10 @@ type Store interface {
 	// StepRedrive applies the action to up to limit recorded callbacks, and removes their ids in the same
 	// transaction.
 	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
-	// SetRedrive pauses, resumes or cancels a redrive. Errors: store.ErrNotFound, store.ErrTerminal.
+	// ExpireRedrives cancels up to limit redrives whose approval did not come in time, and returns how many.
+	ExpireRedrives(ctx context.Context, now int64, limit int) (int, error)
+	// SetRedrive pauses, resumes, approves or cancels a redrive. Errors: store.ErrNotFound,
+	// store.ErrTerminal, store.ErrAwaitingApproval, store.ErrNotAwaiting, store.ErrSecondPerson.
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,
 		by store.Actor) (store.Redrive, error)
 	// RedrivesToDo returns the redrives that are neither paused nor ended, ordered by project and id. It

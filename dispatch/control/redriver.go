@@ -43,13 +43,13 @@ func newRedriver(ct *Controller) *redriver {
 }
 
 // run works on redrives until ctx ends. A process that shares SQL polls for redrives every redriveIdle. An
-// embedded process creates every redrive, so it only waits to be woken.
+// embedded process creates every redrive, so it only waits to be woken, unless approvals may expire.
 func (d *redriver) run(ctx context.Context) {
 	l := process.Loop{
 		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.ct.log,
 		Failing: "redrives failed, retrying", Recovered: "redrives continue",
 	}
-	if d.ct.o.Embedded {
+	if d.ct.o.Embedded && d.ct.o.ApprovalAbove == 0 {
 		l.Every = 0
 	}
 	waited := false
@@ -71,6 +71,10 @@ func (d *redriver) run(ctx context.Context) {
 func (d *redriver) round(ctx context.Context) (pause time.Duration, err error) {
 	budgets, last := make(map[string]*redriveBudget), make(map[string]string)
 	var errs []error
+	if d.ct.o.ApprovalAbove > 0 {
+		_, err := d.ct.o.Store.ExpireRedrives(ctx, d.ct.clock.Now(), redriveProjects)
+		errs = append(errs, err)
+	}
 	after, more := "", true
 	for more && ctx.Err() == nil {
 		page, err := d.ct.o.Store.RedrivesToDo(ctx, after, redriveProjects)

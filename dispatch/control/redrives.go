@@ -137,7 +137,7 @@ func (ct *Controller) draftRedrive(project string, q *RedriveRequest, by store.A
 	r := store.Redrive{
 		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveAction(q.Action),
 		Filter: q.Filter, FilterText: q.FilterText,
-		CreatedAt: now, Actor: by.Name, Reason: by.Reason,
+		CreatedAt: now, Actor: by.Name, Reason: by.Reason, ApprovalAbove: int64(ct.o.ApprovalAbove),
 	}
 	checkReason(by, &f)
 	if len(q.FilterText) <= len("{}") {
@@ -207,8 +207,8 @@ func checkMove(due *int64, delay *time.Duration, now int64, f *accept.Findings) 
 	return at
 }
 
-// SetRedrive pauses, resumes or cancels a redrive. A cancel leaves the callbacks that are already changed as
-// they are. Its errors include store.ErrNotFound and store.ErrTerminal.
+// SetRedrive pauses, resumes, approves or cancels a redrive. A cancel leaves the callbacks that are already
+// changed as they are. Its errors include store.ErrNotFound and store.ErrTerminal.
 func (ct *Controller) SetRedrive(ctx context.Context, project, id string, to store.RedriveState,
 	by store.Actor) (store.Redrive, error) {
 	r, err := ct.o.Store.SetRedrive(ctx, project, id, to, ct.clock.Now(), by)

@@ -314,6 +314,7 @@ func redriveParts(r *store.Redrive) []part {
 		{"rate", r.Rate, printedRate(r.Rate)},
 		samePart("state", r.State),
 		samePart("paused", r.Paused),
+		samePart("approver", r.Approver),
 	}
 }
 

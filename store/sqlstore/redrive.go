@@ -25,7 +25,8 @@ type redriveRow struct {
 	after store.Cursor
 }
 
-var redriveFields = sqldb.Named[store.Redrive](`id project actor address reason created_at`)
+var redriveFields = sqldb.Named[store.Redrive](`id project actor actor_id address reason created_at
+	approval_above`)
 
 // redriveColumns are all columns of a redrive.
 func redriveColumns(r *redriveRow) sqldb.Columns {
@@ -33,7 +34,8 @@ func redriveColumns(r *redriveRow) sqldb.Columns {
 	return append(append(redriveFields(&r.Redrive), redriveProgress(r)...), col("spec", sqldb.JSON(&spec)))
 }
 
-var progressFields = sqldb.Named[store.Redrive](`state paused matched done failed updated_at finished_at`)
+var progressFields = sqldb.Named[store.Redrive](`state paused matched done failed updated_at finished_at
+	approver approved_at`)
 
 // redriveProgress are the columns that change while a redrive runs.
 func redriveProgress(r *redriveRow) sqldb.Columns {
@@ -59,7 +61,7 @@ func readRedrives(q sqldb.Querier, rest string, args ...any) ([]store.Redrive, e
 // ones, and store.ErrNotFound if the project does not exist.
 func (db *DB) CreateRedrive(ctx context.Context, r store.Redrive, by store.Actor) (store.Redrive, error) {
 	r.State, r.UpdatedAt = store.RedriveGathering, r.CreatedAt
-	r.Actor, r.Address, r.Reason = by.Name, by.Address, by.Reason
+	r.Actor, r.ActorID, r.Address, r.Reason = by.Name, by.ID, by.Address, by.Reason
 	row := redriveRow{Redrive: r}
 	return r, db.change(ctx, "create redrive", func(t *tx) error {
 		// The lock makes a parallel create wait, and then count this redrive.
@@ -131,8 +133,8 @@ func (db *DB) RedrivesToDo(ctx context.Context, after string, limit int) ([]stor
 		ORDER BY project, id`, after, limit)
 }
 
-// SetRedrive pauses, resumes or cancels a redrive. A cancel deletes the items that are not done. It returns
-// store.ErrNotFound, and store.ErrTerminal if the redrive has ended.
+// SetRedrive pauses, resumes, approves or cancels a redrive. A cancel deletes the items that are not done. It
+// returns store.ErrNotFound, store.ErrTerminal if the redrive has ended, and the errors of an approval.
 func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,
 	by store.Actor) (store.Redrive, error) {
 	return changed(ctx, db.change, "change redrive "+id, func(t *tx) (store.Redrive, error) {
@@ -147,11 +149,23 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 			return r, err
 		}
 		action, before := "redrive.pause", r
+		awaiting := r.State == store.RedriveAwaiting
+		switch {
+		case awaiting && (to == store.RedrivePaused || to == store.RedriveRunning):
+			return r, store.ErrAwaitingApproval
+		case to == store.RedriveApproved && !awaiting:
+			return r, store.ErrNotAwaiting
+		}
 		switch to {
 		case store.RedrivePaused:
 			r.Paused = true
 		case store.RedriveRunning:
 			action, r.Paused = "redrive.resume", false
+		case store.RedriveApproved:
+			action = "redrive.approve"
+			if err := approve(&r, now, by); err != nil {
+				return r, err
+			}
 		case store.RedriveCanceled:
 			action, r.State, r.FinishedAt = "redrive.cancel", to, now
 			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
@@ -171,6 +185,52 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 		}
 		return r, t.auditChange(project, action, id, now, by, diff(redriveParts, &before, &r), nil)
 	})
+}
+
+// approve records the second person. An approval that comes too late finds a redrive that has ended, even if
+// ExpireRedrives has not ended it yet.
+func approve(r *store.Redrive, now int64, by store.Actor) error {
+	switch {
+	case by.ID == "" || by.ID == r.ActorID:
+		return store.ErrSecondPerson
+	case now >= r.CreatedAt+store.ApprovalTime:
+		return store.ErrTerminal
+	}
+	r.Approver, r.ApprovedAt = by.Name, now
+	return nil
+}
+
+// awaitingSince selects the redrives that have awaited their approval since a time. It repeats the WHERE of
+// the index redrives_awaiting.
+const awaitingSince = `FROM redrives WHERE state = 'awaiting_approval' AND created_at <= $1`
+
+// ExpireRedrives cancels up to limit redrives whose approval did not come in time. It returns how many.
+func (db *DB) ExpireRedrives(ctx context.Context, now int64, limit int) (int, error) {
+	ids, err := sqldb.Values[string](db.read(ctx, "find redrives without approval"),
+		`SELECT id `+awaitingSince+` ORDER BY created_at LIMIT $2`, now-store.ApprovalTime, limit)
+	by := store.Actor{Name: "dispatcher", Reason: "not approved in time"}
+	for _, id := range ids {
+		if err != nil {
+			break
+		}
+		err = db.change(ctx, "expire redrive "+id, func(t *tx) error {
+			r, err := t.lockRedrive(id)
+			if err != nil || r.State != store.RedriveAwaiting {
+				return err // approved or canceled meanwhile
+			}
+			before := r
+			r.State, r.FinishedAt = store.RedriveCanceled, now
+			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
+				return named("delete its items", err)
+			}
+			if err := t.writeRedrive(&r, now); err != nil {
+				return err
+			}
+			return t.auditChange(r.Project, "redrive.expire", id, now, by,
+				diff(redriveParts, &before, &r), nil)
+		})
+	}
+	return len(ids), err
 }
 
 // lockRedrive reads a redrive and locks its row until the transaction ends. It returns store.ErrNotFound.
@@ -216,17 +276,38 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 		locked.Matched += added
 		locked.After = page.Next
 		if page.Next == nil {
-			gathered(&locked, now)
+			needs, err := t.needsApproval(&locked, now)
+			if err != nil {
+				return locked, err
+			}
+			gathered(&locked, needs, now)
 		}
 		return locked, t.writeRedrive(&locked, now)
 	})
 }
 
+// needsApproval reports whether a redrive whose callbacks are all stored needs a second person: it has more
+// than its limit, alone or together with the redrives of the last hour that needed none. Otherwise a large
+// redrive could be split into small ones.
+func (t *tx) needsApproval(r *store.Redrive, now int64) (bool, error) {
+	if r.ApprovalAbove <= 0 || r.Matched == 0 {
+		return false, nil
+	}
+	recent, _, err := sqldb.Value[int64](t, `SELECT CAST(COALESCE(
+			SUM(CASE WHEN state = 'canceled' THEN done + failed ELSE matched END), 0) AS BIGINT)
+		FROM redrives WHERE project = $1 AND id >= $2 AND id <> $3 AND approved_at = 0
+			AND state <> 'awaiting_approval'`,
+		r.Project, store.FirstID(max(0, now-store.ApprovalWindow)), r.ID)
+	return r.Matched+recent > r.ApprovalAbove, named("add up recent redrives", err)
+}
+
 // gathered sets the state of a redrive whose callbacks are all stored.
-func gathered(r *store.Redrive, now int64) {
+func gathered(r *store.Redrive, needsApproval bool, now int64) {
 	switch {
 	case r.Matched == 0:
 		r.State, r.FinishedAt = store.RedriveDone, now
+	case needsApproval:
+		r.State = store.RedriveAwaiting
 	case r.Paused:
 		r.State = store.RedrivePaused
 	default:

@@ -130,7 +130,8 @@ func sentinel(err error) string {
 	for _, known := range []error{
 		store.ErrNotFound, store.ErrIdempotencyMismatch, store.ErrAttempting, store.ErrPayloadPurged,
 		store.ErrTerminal, store.ErrExists, store.ErrEndpointDeleted, store.ErrPollLive,
-		store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused,
+		store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused, store.ErrAwaitingApproval,
+		store.ErrNotAwaiting, store.ErrSecondPerson,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -187,6 +188,8 @@ func (s *script) arguments(method string, words []string) (m reflect.Value, args
 		v := reflect.New(m.Type().In(i + 1)).Elem()
 		value, explicit := given[name]
 		switch byDefault := reflect.ValueOf(s.defaultOf(name, v.Type())); {
+		case explicit && v.Type() == reflect.TypeFor[store.Actor]():
+			v.Set(reflect.ValueOf(store.Actor{Name: value, ID: value}))
 		case explicit:
 			s.set(v, value)
 		case v.Type() == reflect.TypeFor[[]store.Draft]():

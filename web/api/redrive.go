@@ -213,8 +213,8 @@ func (a *API) listRedrives() handler {
 	return listOf(a, query.ListRedrives, parse, at, redriveOf)
 }
 
-// setRedrive handles POST /v1/redrives/{id}/pause, resume and cancel. A cancel does not undo what the redrive
-// has already changed.
+// setRedrive handles POST /v1/redrives/{id}/pause, resume, approve and cancel. A cancel does not undo what
+// the redrive has already changed.
 func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	set := func(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error) {
 		return a.Engine.SetRedrive(ctx, project, id, to, by)
@@ -223,11 +223,16 @@ func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 }
 
 func redriveOf(r *store.Redrive) client.Redrive {
-	return client.Redrive{
+	out := client.Redrive{
 		ID: store.RedrivePrefix + r.ID, RedriveAsked: askedOf(r), State: string(r.State), Matched: r.Matched,
 		Done: r.Done, Failed: r.Failed, Actor: r.Actor, Reason: r.Reason,
+		Approver: r.Approver, ApprovedAt: moment(r.ApprovedAt),
 		CreatedAt: moment(r.CreatedAt), UpdatedAt: moment(r.UpdatedAt), FinishedAt: moment(r.FinishedAt),
 	}
+	if r.State == store.RedriveAwaiting {
+		out.ApproveBy = moment(r.CreatedAt + store.ApprovalTime)
+	}
+	return out
 }
 
 // askedOf returns the settings of a redrive. A setting that does not belong to its action is null.

@@ -118,6 +118,7 @@ func (a *API) rows() []row {
 		{read, "GET /v1/redrives/:id", getOne(a, rd, a.Store.Redrive, redriveOf), 0},
 		{operate, "POST /v1/redrives/:id/pause", a.setRedrive(rd, store.RedrivePaused), 0},
 		{operate, "POST /v1/redrives/:id/resume", a.setRedrive(rd, store.RedriveRunning), 0},
+		{operate, "POST /v1/redrives/:id/approve", a.setRedrive(rd, store.RedriveApproved), 0},
 		{operate, "POST /v1/redrives/:id/cancel", a.setRedrive(rd, store.RedriveCanceled), 0},
 
 		{send, "POST /v1/polls", a.traced(a.acceptPoll), 0},

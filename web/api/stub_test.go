@@ -136,7 +136,12 @@ var completions = map[string]any{
 		id := func(one store.Redrive) string { return one.ID }
 		*all = pageAfter(redrives, asked[1].(string), asked[2].(int), id)
 	},
-	"SetRedrive": func(r *store.Redrive, _ world, asked []any) { r.State = asked[2].(store.RedriveState) },
+	"SetRedrive": func(r *store.Redrive, _ world, asked []any) {
+		r.State = asked[2].(store.RedriveState)
+		if r.State == store.RedriveApproved {
+			r.State, r.Approver, r.ApprovedAt = store.RedriveRunning, "admin key", r.UpdatedAt
+		}
+	},
 	"Schedules": func(all *[]store.Schedule, w world, asked []any) {
 		schedules := three(w.Schedule, func(one *store.Schedule) *string { return &one.ID })
 		f := asked[1].(store.ScheduleFilter)

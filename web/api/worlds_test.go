@@ -176,6 +176,9 @@ var worlds = map[string]func(e *engine){
 	"given up":      func(e *engine) { e.err = context.DeadlineExceeded },
 	"exists":        func(e *engine) { e.err = store.ErrExists },
 	"terminal":      func(e *engine) { e.err = fmt.Errorf("redrive: %w", store.ErrTerminal) },
+	"not awaited":   func(e *engine) { e.err = store.ErrNotAwaiting },
+	"own":           func(e *engine) { e.err = store.ErrSecondPerson },
+	"awaiting":      func(e *engine) { e.err = store.ErrAwaitingApproval },
 	"other request": func(e *engine) { e.err = store.ErrIdempotencyMismatch },
 	"without index": func(e *engine) { e.statsErr = store.ErrUnavailable },
 	"refuses": func(e *engine) {

@@ -116,6 +116,18 @@ func rows() []row {
 			store.ErrTerminal, conflict, "terminal", 0,
 			"already finished, so it cannot be changed; retry a callback to send it again",
 		},
+		{
+			store.ErrAwaitingApproval, conflict, "awaiting_approval", 0,
+			"the redrive awaits an approval; approve it with another key, or cancel it",
+		},
+		{
+			store.ErrNotAwaiting, conflict, "not_awaiting_approval", 0,
+			"the redrive does not await an approval, or is still collecting its callbacks",
+		},
+		{
+			store.ErrSecondPerson, http.StatusForbidden, "second_person", 0,
+			"the key or person that asked for the redrive cannot approve it; use another one",
+		},
 		{store.ErrExists, conflict, "exists", 0, "the id or name is already in use; choose another one"},
 		{
 			store.ErrPollLive, conflict, "poll_live", 0,

@@ -81,21 +81,24 @@ func (c Caller) Name() string {
 	case c.Key != nil:
 		return c.Key.Name
 	}
-	return adminKey
+	return rootName
 }
 
-// adminKey is the admin key of the settings as the audit log names it.
-const adminKey = "admin key"
+// rootName is the admin key of the settings as the audit log names it.
+const rootName = "admin key"
 
 // By returns the caller as the audit log names it: the name, and in parentheses the id. Two keys or persons
 // may have the same name.
 func (c Caller) By(reason string) store.Actor {
-	by := store.Actor{Name: adminKey, Reason: reason}
+	by := store.Actor{Name: rootName, ID: rootName, Reason: reason}
 	switch {
 	case c.Person != nil:
-		by.Name = fmt.Sprintf("%s (%s)", c.Person.Name, c.Person.id())
+		by.ID = c.Person.id()
 	case c.Key != nil:
-		by.Name = fmt.Sprintf("%s (%s%s)", c.Key.Name, store.KeyPrefix, c.Key.ID)
+		by.ID = store.KeyPrefix + c.Key.ID
+	}
+	if by.ID != rootName {
+		by.Name = fmt.Sprintf("%s (%s)", c.Name(), by.ID)
 	}
 	if c.Address.IsValid() {
 		by.Address = c.Address.Unmap().String()

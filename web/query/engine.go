@@ -96,7 +96,8 @@ type Engine interface {
 	Redrive(
 		ctx context.Context, project string, q control.RedriveRequest, by store.Actor,
 	) (store.Redrive, error)
-	// SetRedrive pauses, resumes or cancels a redrive. A finished redrive is store.ErrTerminal.
+	// SetRedrive pauses, resumes, approves (store.RedriveApproved) or cancels a redrive. A finished redrive
+	// is store.ErrTerminal.
 	SetRedrive(
 		ctx context.Context, project, id string, to store.RedriveState, by store.Actor,
 	) (store.Redrive, error)

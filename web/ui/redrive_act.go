@@ -25,6 +25,7 @@ func (u *UI) redriveActs() []Route {
 	}, []actOn[store.Redrive]{
 		{name: "pause", do: set(store.RedrivePaused)},
 		{name: "resume", do: set(store.RedriveRunning)},
+		{name: "approve", do: set(store.RedriveApproved)},
 		{name: "cancel", do: set(store.RedriveCanceled), danger: true},
 	})
 }
@@ -241,6 +242,8 @@ func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) 
 		applies bool
 	}{
 		{"redrives.uncounted", t.unknown},
+		{"redrives.warn.approval", f.ui.ApprovalAbove > 0 && (t.unknown || t.more ||
+			t.n > int64(f.ui.ApprovalAbove))},
 		{"redrives.warn.oneaddress", b.action == store.RedriveSetURL && b.filter.EndpointID == "" &&
 			b.filter.Lane == "" && b.filter.Ref == ""},
 		{"redrives.warn.succeeded", b.action == store.RedriveRetry && b.has(store.Succeeded)},

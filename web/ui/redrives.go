@@ -76,7 +76,7 @@ func (u *UI) redrives(r *request) (*response, error) {
 // redriveTones are the colours of the states' badges. Other states have a plain badge.
 var redriveTones = map[store.RedriveState]string{
 	store.RedriveGathering: "busy", store.RedriveRunning: "busy", store.RedrivePaused: "warn",
-	store.RedriveDone: "good",
+	store.RedriveAwaiting: "warn", store.RedriveDone: "good",
 }
 
 func newRedriveRow(b *base, redrive *store.Redrive) *redriveRow {
@@ -165,8 +165,11 @@ type redrivePage struct {
 	// All is the URL of the list of callbacks that match the filter now.
 	All   string
 	Audit []store.AuditEntry
-	// CanPause, CanResume and CanCancel are true if the state and the viewer's key allow the act.
-	CanPause, CanResume, CanCancel bool
+	// CanPause, CanResume and CanCancel are true if the state and the viewer's key allow the act. Awaiting is
+	// true if the redrive awaits an approval, and CanApprove if the viewer may give it.
+	CanPause, CanResume, CanCancel, Awaiting, CanApprove bool
+	// ApproveBy is when a redrive that awaits an approval is canceled, in Unix milliseconds.
+	ApproveBy int64
 }
 
 // maxObjectAudit bounds the audit entries on the page of an object.
@@ -198,10 +201,13 @@ func (u *UI) redrive(r *request) (*response, error) {
 	} else {
 		p.RawFilter = indented(string(redrive.FilterText))
 	}
+	p.Awaiting = redrive.State == store.RedriveAwaiting
+	p.ApproveBy = redrive.CreatedAt + store.ApprovalTime
 	if p.Can(string(store.ScopeOperate)) && redrive.Open() {
 		p.CanCancel = true
-		p.CanResume = redrive.Paused
-		p.CanPause = !p.CanResume
+		p.CanApprove = p.Awaiting && r.by().ID != redrive.ActorID
+		p.CanResume = redrive.Paused && !p.Awaiting
+		p.CanPause = !redrive.Paused && !p.Awaiting
 	}
 	return show("redrive", p)
 }

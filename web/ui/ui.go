@@ -53,6 +53,8 @@ type Options struct {
 	// pages accept keys only.
 	SignIn *signin.Provider
 	Grants []signin.Grant
+	// ApprovalAbove is the most callbacks of a bulk action that starts without an approval. Zero: any number.
+	ApprovalAbove int
 	// Version is the program's version.
 	Version string
 	// Logger gets the errors that pages must not show. Nil discards them.

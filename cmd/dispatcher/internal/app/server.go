@@ -146,6 +146,7 @@ func New(
 		SendingOff: s.Hold, NoWorker: !s.Has(config.RoleWorker),
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,
+		ApprovalAbove:    s.ApprovalAbove,
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Tracer: srv.tracer, Logger: log, Registerer: srv.Metrics,
 	})
@@ -301,7 +302,7 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 			Engine: srv.Engine, Store: pagesDB{masked}, AdminKey: s.AdminKey, Guesses: guesses,
 			Merchants: merchants,
 			PublicURL: s.PublicURL, Version: srv.version, Logger: srv.Log,
-			SignIn: provider, Grants: grants,
+			SignIn: provider, Grants: grants, ApprovalAbove: s.ApprovalAbove,
 		})
 		if err != nil {
 			return err

@@ -14,12 +14,13 @@ import (
 
 // RedriveCommand has the commands for redrives.
 type RedriveCommand struct {
-	Create redriveCreate `cmd:"" help:"Start one action on all callbacks that match a filter now, and show its progress."`
-	List   redriveList   `cmd:"" help:"List redrives, newest first."`
-	Get    redriveGet    `cmd:"" help:"Show one redrive; with --wait, until it has finished."`
-	Pause  redrivePause  `cmd:"" help:"Pause a redrive."`
-	Resume redriveResume `cmd:"" help:"Resume a paused redrive."`
-	Cancel redriveCancel `cmd:"" help:"Cancel a redrive. What it has already changed stays changed."`
+	Create  redriveCreate  `cmd:"" help:"Start one action on all callbacks that match a filter now, and show its progress."`
+	List    redriveList    `cmd:"" help:"List redrives, newest first."`
+	Get     redriveGet     `cmd:"" help:"Show one redrive; with --wait, until it has finished."`
+	Pause   redrivePause   `cmd:"" help:"Pause a redrive."`
+	Resume  redriveResume  `cmd:"" help:"Resume a paused redrive."`
+	Approve redriveApprove `cmd:"" help:"Approve a redrive of another key or person that awaits it."`
+	Cancel  redriveCancel  `cmd:"" help:"Cancel a redrive. What it has already changed stays changed."`
 }
 
 // redriveCreate starts a redrive.
@@ -114,6 +115,10 @@ func watchRedrive(
 			if job.State != state && job.State == "paused" {
 				progress.Log("the redrive is paused; \"dispatcher redrive resume " + id + "\" resumes it")
 			}
+			if job.State != state && job.State == client.RedriveAwaiting {
+				progress.Log("the redrive awaits an approval; another key must run \"dispatcher redrive " +
+					"approve " + id + "\"")
+			}
 			state = job.State
 			if !job.FinishedAt.IsZero() {
 				return job, answer, nil
@@ -164,7 +169,7 @@ func redriveState(c *session, r *client.Redrive) string {
 	switch r.State {
 	case "done":
 		return c.Paint(r.State, console.Green)
-	case "paused", "canceled":
+	case "paused", "canceled", client.RedriveAwaiting:
 		return c.Paint(r.State, console.Yellow)
 	}
 	return c.Paint(r.State, console.Cyan)
@@ -193,7 +198,9 @@ func (cmd *redriveGet) Run(c *session) error {
 			"filter", jsonText(r.Filter), "ladder", r.Ladder, "url", r.URL,
 			"due", console.ClockTime(r.DueAt), "delay", string(r.Delay),
 			"progress", fmt.Sprintf("%d of %d callbacks, %d unchanged", r.Done, r.Matched, r.Failed),
-			"rate", r.Rate, "by", r.Actor, "reason", r.Reason, "started", console.ClockTime(r.CreatedAt),
+			"rate", r.Rate, "by", r.Actor, "reason", r.Reason,
+			"approve by", console.ClockTime(r.ApproveBy), "approver", r.Approver,
+			"approved", console.ClockTime(r.ApprovedAt), "started", console.ClockTime(r.CreatedAt),
 			"finished", console.ClockTime(r.FinishedAt))
 	})
 }
@@ -221,6 +228,12 @@ type redriveResume struct{ redriveChange }
 
 // Run resumes the redrive.
 func (cmd *redriveResume) Run(c *session) error { return cmd.run(c, "resume") }
+
+// redriveApprove approves a redrive.
+type redriveApprove struct{ redriveChange }
+
+// Run approves the redrive.
+func (cmd *redriveApprove) Run(c *session) error { return cmd.run(c, "approve") }
 
 // redriveCancel cancels a redrive.
 type redriveCancel struct{ redriveChange }

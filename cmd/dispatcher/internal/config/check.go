@@ -192,6 +192,7 @@ func (c *checker) secrets() {
 		c.refuse("pan_guard", "%q is not off, mask or reject", c.PanGuard)
 	}
 	c.between("requests_per_second", c.RequestsPerSecond, 0, 1_000_000)
+	c.between("approval_above", c.ApprovalAbove, 0, 1_000_000_000)
 	if strings.ContainsFunc(c.AdminKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		c.refuse("admin_key", "has characters that are not allowed in an Authorization header")
 	}
