@@ -205,7 +205,7 @@ func hitText(moment string, series []Series, p points, i int, write func(float64
 		if math.IsNaN(p.rows[s][i]) {
 			continue
 		}
-		m.put(" · ")
+		m.put(" ·\n")
 		if series[s].Name != "" {
 			m.tag("", series[s].Name, maxName, " ")
 		}
