@@ -50,7 +50,8 @@ var own = map[string][]string{
 	"dispatch/attempt": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/alert": parts("dispatch/index", "dispatch/secret", "dispatch/accept",
 		"dispatch/outbound/sink"),
-	"dispatch/control": parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch/control":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
+	"dispatch/watchdog": parts("dispatch/outbound/sink"),
 	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report",
 		"dispatch/alert", "dispatch/attempt",
 		"dispatch/control"),
@@ -91,8 +92,8 @@ var own = map[string][]string{
 	commands + "machine": {},
 	commands + "console": {"client", "schedule"},
 	commands + "config": {
-		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch/trace", "dispatch",
-		"migrations", "web/signin", commands + "console",
+		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch/outbound/sink",
+		"dispatch/trace", "dispatch", "migrations", "web/signin", commands + "console",
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {

@@ -118,6 +118,13 @@ func (s *Secrets) Unreadable() bool {
 	return at != 0 && time.Since(time.UnixMilli(at)) < unreadableFor
 }
 
+// KeysFail reports whether the last MeasureKeys missed a master key, or a decryption failed in the last
+// minute. It is for alerts, which end soon after their cause.
+func (s *Secrets) KeysFail() bool {
+	at := s.unreadable.Load()
+	return s.missing.Load() > 0 || at != 0 && time.Since(time.UnixMilli(at)) < time.Minute
+}
+
 // RecordOpen counts err if it is a failed decryption, and returns it.
 func (s *Secrets) RecordOpen(err error) error {
 	if errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrTampered) {

@@ -39,7 +39,8 @@ var groups = []group{
 	}},
 	{"Is a process healthy?", "", []string{
 		"degraded", "sql_down", "index_down", "index_unsafe", "clock_offset_seconds", "clock_jumps_total",
-		"key_ring_keys", "key_ring_missing", "unreadable_secrets_total", "trace_export_failures_total",
+		"key_ring_keys", "key_ring_missing", "unreadable_secrets_total", "own_alerts_total",
+		"trace_export_failures_total",
 		"build_info",
 	}},
 	{"How does SQL do?", "", []string{

@@ -31,6 +31,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/watchdog"
 	"github.com/seed-ff5a32d8/dispatcher/internal/metric"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/memq"
 	"github.com/seed-ff5a32d8/dispatcher/schedule/redisq"
@@ -76,6 +77,8 @@ type App struct {
 	Metrics *prometheus.Registry
 	tracer  *trace.Tracer // nil without a collector
 	lock    *indexLock
+	// watchdog has no sinks without alert_sink. Then it does not run.
+	watchdog *watchdog.Watchdog
 	// notifySocket is the socket of the service manager, or empty.
 	notifySocket string
 	// drainEnd is when the drain is out of time; zero before it begins.
@@ -154,6 +157,10 @@ func New(
 		return srv, err
 	}
 	if err := srv.checkKeys(ctx); err != nil {
+		return srv, err
+	}
+	srv.watchdog, err = srv.newWatchdog(sender)
+	if err != nil {
 		return srv, err
 	}
 	if err := srv.openWeb(db); err != nil {
@@ -387,6 +394,10 @@ func (srv *App) Run(ctx context.Context) error {
 	endWeb := start("web server", srv.Web.Run)
 	endEngine := start("engine", srv.Engine.Run)
 	endCollector := start("collector", tuneCollector)
+	endWatchdog := func() {}
+	if srv.watchdog.HasSinks() {
+		endWatchdog = start("watchdog", srv.watchdog.Run)
+	}
 	// New listens and has found SQL and the keys in order, so that the first request can be accepted.
 	srv.notify("READY=1", "STATUS=serving")
 
@@ -405,6 +416,7 @@ func (srv *App) Run(ctx context.Context) error {
 	if err := srv.Web.ClosePublic(); err != nil {
 		srv.Log.Warn("could not close the API", "error", err)
 	}
+	endWatchdog()
 	endEngine()
 	srv.flushTraces()
 	endWeb()

@@ -92,6 +92,7 @@ func (s *Settings) check() []problem {
 	c.durations()
 	c.logs()
 	c.traces()
+	c.sinks()
 	return c.problems
 }
 
@@ -345,6 +346,27 @@ func (c *checker) traces() {
 	}
 	if !(c.TraceSampleRatio >= 0 && c.TraceSampleRatio <= 1) { // also refuses NaN
 		c.refuse("trace_sample_ratio", "%g is not between 0 and 1", c.TraceSampleRatio)
+	}
+}
+
+// sinks checks the sinks of alert_sink, and that their robots may be sent to. A mail server is checked when a
+// mail is sent.
+func (c *checker) sinks() {
+	list, wrong := c.Sinks()
+	for _, e := range wrong {
+		c.refuse("alert_sink", "%s", strings.TrimSpace(e.Field+" "+e.Message))
+	}
+	guard, err := outbound.NewGuard(c.EgressAllow)
+	if err != nil || len(wrong) > 0 {
+		return // reported already
+	}
+	for i := range list {
+		if list[i].URL == "" {
+			continue
+		}
+		if err := guard.CheckURL(list[i].URL); err != nil {
+			c.refuse("alert_sink", "[%d].url: %s", i, err)
+		}
 	}
 }
 

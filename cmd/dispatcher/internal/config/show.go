@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sink"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // ShowCommand prints the effective settings.
@@ -144,8 +147,32 @@ func maskValue(s setting, value string) string {
 		return masked
 	case s.secret == "url":
 		return maskURL(value)
+	case s.secret == "sinks":
+		return maskSinks(value)
 	}
 	return value
+}
+
+// maskSinks returns a list of sinks with their credentials masked. A text that is not such a list is masked
+// completely.
+func maskSinks(text string) string {
+	list, _ := sink.ParseList([]byte(text))
+	for i := range list {
+		list[i] = list[i].Masked()
+	}
+	shown, err := json.Marshal(list)
+	if err != nil || list == nil {
+		return masked
+	}
+	return string(shown)
+}
+
+// Sinks returns the sinks of alert_sink.
+func (s *Settings) Sinks() ([]sink.Config, []store.FieldError) {
+	if s.AlertSink == "" {
+		return nil, nil
+	}
+	return sink.ParseList([]byte(s.AlertSink))
 }
 
 // Scrub masks the settings' secrets in a text, such as the error of a driver.
@@ -154,6 +181,10 @@ func (s *Settings) Scrub(text string) string {
 	for _, header := range s.OTLPHeaders {
 		_, value, _ := strings.Cut(header, "=")
 		secrets = append(secrets, value)
+	}
+	sinks, _ := s.Sinks()
+	for _, c := range sinks {
+		secrets = append(secrets, c.URL, c.Secret, c.Password)
 	}
 	for _, address := range []string{s.DatabaseURL, s.RedisURL} {
 		if address == "" {
