@@ -35,7 +35,10 @@ func (srv *App) newWatchdog(sender *outbound.Client) (*watchdog.Watchdog, error)
 			{Subject: watchdog.SQL, Fails: func(ctx context.Context) bool {
 				return srv.Engine.PingSQL(ctx) != nil
 			}},
-			{Subject: watchdog.Index, Fails: func(context.Context) bool { return srv.Engine.Degraded() }},
+			{Subject: watchdog.Index, Fails: func(ctx context.Context) bool {
+				// Without SQL the index cannot be rebuilt. That is no second alert.
+				return srv.Engine.Degraded() && srv.Engine.PingSQL(ctx) == nil
+			}},
 			{Subject: watchdog.Keys, Fails: func(context.Context) bool { return srv.Engine.KeysFail() }},
 		},
 		Logger: srv.Log, Metrics: process.Metrics{Registerer: srv.Metrics},
