@@ -61,3 +61,60 @@ func ExampleClient_Compare() {
 	fmt.Println(comparison.Matched, comparison.Missing)
 	// Output: 1 [order-74]
 }
+
+// A list of pairs of reference and topic. The merchant of order-74 was never told that it is paid.
+func ExampleClient_Compare_items() {
+	_, err := c.Send(ctx, client.CallbackRequest{
+		URL: "https://shop.example/notify", Topic: "order.paid", Ref: "order-73",
+		Body: new("paid"), Delay: "1h",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	x, err := c.Compare(ctx, client.ReferenceList{From: time.Now().Add(-time.Hour), Items: []client.RefTopic{
+		{Ref: "order-73", Topic: "order.paid"}, {Ref: "order-74", Topic: "order.paid"},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(x.Items.Missing, x.Items.Data[0].Ref)
+	// Output: 1 order-74
+}
+
+// The list of a day can be handed in in pieces, and each piece repeatedly.
+func ExampleClient_Expect() {
+	day, err := c.Expect(ctx, client.ExpectedList{
+		Date:  time.Now().UTC().Format(time.DateOnly),
+		Items: []client.RefTopic{{Ref: "order-75", Topic: "order.paid"}},
+	})
+	fmt.Println(day.Items, err)
+	// Output: 1 <nil>
+}
+
+func ExampleClient_RunReconcile() {
+	today := time.Now().UTC().Format(time.DateOnly)
+	report, err := c.RunReconcile(ctx, today, "the list was late")
+	fmt.Println(report.Date == today, report.Balanced, err)
+	// Output: true true <nil>
+}
+
+func ExampleClient_ReconcileReport() {
+	today := time.Now().UTC().Format(time.DateOnly)
+	if _, err := c.RunReconcile(ctx, today, "an example"); err != nil {
+		log.Fatal(err)
+	}
+	page, err := c.ReconcileReport(ctx, today, client.FindingMissing, "", 10)
+	fmt.Println(page.Date == today, err)
+	// Output: true <nil>
+}
+
+func ExampleClient_ReconcileReports() {
+	shop := newProject("shop-42")
+	if _, err := shop.RunReconcile(ctx, "2020-01-01", "an example"); err != nil {
+		log.Fatal(err)
+	}
+	for report, err := range shop.ReconcileReports().All(ctx) {
+		fmt.Println(report.Date, report.Accepted, report.Wrong, err)
+	}
+	// Output: 2020-01-01 0 [] <nil>
+}

@@ -16,6 +16,8 @@ type ProjectFields struct {
 	Headers Optional[Headers] `json:"headers,omitzero"`
 	// Hosts that receive headers with credentials: host or host:port.
 	HeaderHosts Optional[[]string] `json:"header_hosts,omitzero" api:"most=100" schema:"maxItems: 100"`
+	// Null ends the daily reconciliation.
+	Reconcile Optional[ReconcileSettings] `json:"reconcile,omitzero"`
 	// Requires the admin key of the settings. Fields that are left out stay unchanged; null removes all
 	// quotas.
 	Quotas Optional[QuotaChange] `json:"quotas,omitzero"`
@@ -26,6 +28,15 @@ type ProjectFields struct {
 type ProjectRequest struct {
 	ID string `json:"id" api:"required" schema:"pattern: \"^[a-z0-9][a-z0-9_-]{0,63}$\""`
 	ProjectFields
+}
+
+// ReconcileSettings are a daily reconciliation: at that time the day before is reconciled.
+type ReconcileSettings struct {
+	At string `json:"at" api:"required" schema:"pattern: \"^[0-2][0-9]:[0-5][0-9]$\", examples: [\"02:00\"]"`
+	// Zone of at, and in which days begin.
+	Timezone string `json:"timezone" api:"required" schema:"examples: [Asia/Shanghai]"`
+	// A day without a list needs attention.
+	ExpectList bool `json:"expect_list,omitempty" schema:"default: false"`
 }
 
 // A QuotaChange changes quotas. Null or 0: no limit.
@@ -46,7 +57,9 @@ type Project struct {
 	Headers Headers `json:"headers"`
 	// Hosts that receive headers with credentials: host or host:port. Other hosts do not get them.
 	HeaderHosts []string `json:"header_hosts"`
-	Quotas      Quotas   `json:"quotas"`
+	// Null: no daily reconciliation.
+	Reconcile *ReconcileSettings `json:"reconcile" api:"null"`
+	Quotas    Quotas             `json:"quotas"`
 	Pause
 	// Null: the project has existed from the start.
 	CreatedAt time.Time `json:"created_at" api:"null"`

@@ -168,30 +168,164 @@ func (c *Client) Reconcile(ctx context.Context, which ReconcileQuery) (out Recon
 	return out, c.decode(a, &out)
 }
 
-// A ReferenceList is the caller's own list of submitted references.
+// A ReferenceList is the caller's own list of what it submitted: references, or pairs of reference and topic.
 type ReferenceList struct {
 	// Accepted at or after this time.
 	From time.Time `json:"from" api:"required"`
 	// Accepted before this time. Not given: now.
-	To   time.Time `json:"to,omitzero"`
-	Refs []string  `json:"refs" api:"required,most=500000" schema:"maxItems: 500000"`
+	To time.Time `json:"to,omitzero"`
+	// Required unless items is given.
+	Refs []string `json:"refs,omitzero" api:"most=500000" schema:"maxItems: 500000"`
+	// Required unless refs is given.
+	Items []RefTopic `json:"items,omitzero" api:"most=200000" schema:"maxItems: 200000"`
+}
+
+// A RefTopic names a callback that the caller expects.
+type RefTopic struct {
+	Ref string `json:"ref" api:"required" schema:"minLength: 1, maxLength: 256"`
+	// Null or empty: a callback without a topic.
+	Topic string `json:"topic,omitempty" schema:"maxLength: 256"`
 }
 
 // A Comparison is the difference between the caller's list and the accepted callbacks.
 type Comparison struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Number of references in the list that have a callback in the time range.
+	// Number of references or items in the list that have a callback in the time range.
 	Matched int `json:"matched"`
-	// References in the list without a callback in the time range, in the order of the list.
+	// References in the list without a callback in the time range, in the order of the list. Empty for items.
 	Missing []string `json:"missing"`
-	// References of callbacks in the time range that are not in the list, at most 10000.
+	// References of callbacks in the time range that are not in the list, at most 10000. Empty for items.
 	Extra []string `json:"extra"`
 	// True: extra is incomplete.
 	MoreExtra bool `json:"more_extra"`
+	// Null: the list has references.
+	Items *ItemDifferences `json:"items" api:"null"`
+}
+
+// ItemDifferences are the differences of a list of items.
+type ItemDifferences struct {
+	FindingCounts
+	// At most 10000 of each kind.
+	Data []Finding `json:"data"`
+}
+
+// FindingCounts count the differences between a list and the accepted callbacks.
+type FindingCounts struct {
+	// Different items in the list.
+	Listed int64 `json:"listed"`
+	// Of these: with a callback.
+	Matched int64 `json:"matched"`
+	// Of these: without a callback.
+	Missing int64 `json:"missing"`
+	// Of these: with a callback, but none that succeeded.
+	Unfinished int64 `json:"unfinished"`
+	// Of these: with several callbacks.
+	Duplicates int64 `json:"duplicates"`
+	// Pairs of reference and topic of accepted callbacks that are not in the list.
+	Extra int64 `json:"extra"`
+}
+
+// A FindingKind is a kind of difference.
+type FindingKind string
+
+const (
+	FindingMissing    FindingKind = "missing"
+	FindingUnfinished FindingKind = "unfinished"
+	FindingDuplicate  FindingKind = "duplicate"
+	FindingExtra      FindingKind = "extra"
+)
+
+// A Finding is one difference.
+type Finding struct {
+	Kind  FindingKind `json:"kind"`
+	Ref   string      `json:"ref"`
+	Topic string      `json:"topic" api:"null"`
+	// Best state of its callbacks. Null: missing or extra.
+	State State `json:"state" api:"null" schema:"type: string"`
+	// Its first callback. Null: missing.
+	CallbackID string `json:"callback_id" api:"null"`
+	// Number of its callbacks. Null: missing or extra.
+	Callbacks int64 `json:"callbacks" api:"null"`
 }
 
 // Compare compares the caller's list with the accepted callbacks.
 func (c *Client) Compare(ctx context.Context, r ReferenceList) (Comparison, error) {
 	return long[Comparison](ctx, c, "POST", r, "reconcile", "compare")
+}
+
+// An ExpectedList is a part of the list of callbacks that a day should have.
+type ExpectedList struct {
+	// A day in the time zone of the project's daily reconciliation, from 7 days ago to 2 days ahead.
+	Date string `json:"date" api:"required" schema:"format: date"`
+	// An empty list says that the day has none.
+	Items []RefTopic `json:"items" api:"required,most=10000" schema:"maxItems: 10000"`
+}
+
+// An ExpectedDay is the size of the list of a day.
+type ExpectedDay struct {
+	Date string `json:"date" schema:"format: date"`
+	// Items of the request that the list did not have.
+	Added int64 `json:"added"`
+	// Items of the list, at most 500000.
+	Items int64 `json:"items"`
+}
+
+// Expect adds items to the list of a day. Adding an item again changes nothing. The daily reconciliation
+// compares the list with the accepted callbacks.
+func (c *Client) Expect(ctx context.Context, r ExpectedList) (ExpectedDay, error) {
+	return long[ExpectedDay](ctx, c, "POST", r, "reconcile", "expected")
+}
+
+// A ReconcileReport is the result of the last reconciliation of a day.
+type ReconcileReport struct {
+	Date string `json:"date" schema:"format: date"`
+	// Zone in which the day begins.
+	Timezone string    `json:"timezone"`
+	From     time.Time `json:"from"`
+	To       time.Time `json:"to"`
+	RunAt    time.Time `json:"run_at"`
+	ReconcileCounts
+	ListExpected bool `json:"list_expected"`
+	// False: no list was submitted, and nothing was compared.
+	ListGiven bool `json:"list_given"`
+	FindingCounts
+	// What needs attention. Empty: nothing.
+	Wrong []ReconcileProblem `json:"wrong"`
+}
+
+// A ReconcileProblem is a reason for which a reconciliation is not good. unbalanced: the states do not add up
+// to accepted. missing: listed items have no callback. no_list: a list was expected, and none was submitted.
+type ReconcileProblem string
+
+const (
+	ReconcileUnbalanced ReconcileProblem = "unbalanced"
+	ReconcileMissing    ReconcileProblem = "missing"
+	ReconcileNoList     ReconcileProblem = "no_list"
+)
+
+// A ReconcileReportPage is a report with a page of its differences.
+type ReconcileReportPage struct {
+	ReconcileReport
+	// The report keeps at most 10000 of each kind.
+	Data       []Finding `json:"data"`
+	NextCursor string    `json:"next_cursor" api:"null"`
+}
+
+// ReconcileReports lists the reports, newest day first.
+func (c *Client) ReconcileReports() List[ReconcileReport] {
+	return list[ReconcileReport](c, nil, "reconcile", "reports")
+}
+
+// ReconcileReport returns the report of a day with a page of its differences. An empty kind means all. An
+// empty cursor is the first page. Limit is at most 500, and 50 if it is zero.
+func (c *Client) ReconcileReport(ctx context.Context, date string, kind FindingKind, cursor string,
+	limit int) (ReconcileReportPage, error) {
+	q := params{"kind": string(kind), "cursor": cursor, "limit": number(limit)}.query()
+	return read[ReconcileReportPage](ctx, c, q, "reconcile", "reports", date)
+}
+
+// RunReconcile repeats the reconciliation of a day.
+func (c *Client) RunReconcile(ctx context.Context, date, reason string) (ReconcileReport, error) {
+	return long[ReconcileReport](ctx, c, "POST", Change{reason}, "reconcile", "reports", date, "run")
 }

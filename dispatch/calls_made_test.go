@@ -21,6 +21,12 @@ func (s *calledStore) AddActivity(ctx context.Context, a1 []store.Activity) erro
 	a1 = slices.Clone(a1)
 	return call0(ctx, s, "AddActivity", func(ctx context.Context) error { return s.Store.AddActivity(ctx, a1) }, a1)
 }
+func (s *calledStore) AddExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 int64, a5 int64) (store.ExpectedDay, error) {
+	a3 = slices.Clone(a3)
+	return call1(ctx, s, "AddExpected", func(ctx context.Context) (store.ExpectedDay, error) {
+		return s.Store.AddExpected(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
+}
 func (s *calledStore) AddKey(ctx context.Context, a1 store.Key, a2 store.Actor) error {
 	a1.Scopes = slices.Clone(a1.Scopes)
 	a1.Hash = slices.Clone(a1.Hash)
@@ -147,6 +153,9 @@ func (s *calledStore) Dispatchers(ctx context.Context, a1 int64) ([]store.Dispat
 func (s *calledStore) DropClaims(ctx context.Context, a1 int64) (int, error) {
 	return call1(ctx, s, "DropClaims", func(ctx context.Context) (int, error) { return s.Store.DropClaims(ctx, a1) }, a1)
 }
+func (s *calledStore) DueReconciles(ctx context.Context, a1 int64, a2 int) ([]store.Project, error) {
+	return call1(ctx, s, "DueReconciles", func(ctx context.Context) ([]store.Project, error) { return s.Store.DueReconciles(ctx, a1, a2) }, a1, a2)
+}
 func (s *calledStore) Edit(ctx context.Context, a1 string, a2 string, a3 func(*store.Callback) error, a4 int64, a5 store.Actor) (store.Callback, error) {
 	return call1(ctx, s, "Edit", func(ctx context.Context) (store.Callback, error) { return s.Store.Edit(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
 }
@@ -244,6 +253,9 @@ func (s *calledStore) LiveFirings(ctx context.Context, a1 string, a2 int) ([]sto
 func (s *calledStore) LockHolder(ctx context.Context, a1 string, a2 string, a3 int64) (string, int64, error) {
 	return call2(ctx, s, "LockHolder", func(ctx context.Context) (string, int64, error) { return s.Store.LockHolder(ctx, a1, a2, a3) }, a1, a2, a3)
 }
+func (s *calledStore) MarkAnnounced(ctx context.Context, a1 string) error {
+	return call0(ctx, s, "MarkAnnounced", func(ctx context.Context) error { return s.Store.MarkAnnounced(ctx, a1) }, a1)
+}
 func (s *calledStore) MarkBuilt(ctx context.Context, a1 int64, a2 int64) error {
 	return call0(ctx, s, "MarkBuilt", func(ctx context.Context) error { return s.Store.MarkBuilt(ctx, a1, a2) }, a1, a2)
 }
@@ -337,6 +349,9 @@ func (s *calledStore) PurgeKeys(ctx context.Context, a1 int64, a2 int) (int, boo
 func (s *calledStore) PurgeOutcomes(ctx context.Context, a1 int64, a2 int64, a3 int) (int, bool, error) {
 	return call2(ctx, s, "PurgeOutcomes", func(ctx context.Context) (int, bool, error) { return s.Store.PurgeOutcomes(ctx, a1, a2, a3) }, a1, a2, a3)
 }
+func (s *calledStore) PurgeReconciles(ctx context.Context, a1 int64, a2 int64, a3 string, a4 int) (int, error) {
+	return call1(ctx, s, "PurgeReconciles", func(ctx context.Context) (int, error) { return s.Store.PurgeReconciles(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
 func (s *calledStore) PurgeSessions(ctx context.Context, a1 int64, a2 int) (int, error) {
 	return call1(ctx, s, "PurgeSessions", func(ctx context.Context) (int, error) { return s.Store.PurgeSessions(ctx, a1, a2) }, a1, a2)
 }
@@ -382,6 +397,11 @@ func (s *calledStore) Retry(ctx context.Context, a1 string, a2 string, a3 store.
 }
 func (s *calledStore) RevokeKey(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) error {
 	return call0(ctx, s, "RevokeKey", func(ctx context.Context) error { return s.Store.RevokeKey(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) RunReconcile(ctx context.Context, a1 store.ReconcileRun, a2 int, a3 int64, a4 store.Actor) (store.ReconcileReport, error) {
+	return call1(ctx, s, "RunReconcile", func(ctx context.Context) (store.ReconcileReport, error) {
+		return s.Store.RunReconcile(ctx, a1, a2, a3, a4)
+	}, a1, a2, a3, a4)
 }
 func (s *calledStore) RunScheduleNow(ctx context.Context, a1 string, a2 string, a3 store.Draft, a4 int64, a5 store.Actor) (store.Accepted, error) {
 	a3.Body = slices.Clone(a3.Body)
@@ -460,6 +480,9 @@ func (s *calledStore) TouchKeys(ctx context.Context, a1 map[string]int64) error 
 }
 func (s *calledStore) TryLease(ctx context.Context, a1 string, a2 string, a3 int64, a4 time.Duration) (bool, error) {
 	return call1(ctx, s, "TryLease", func(ctx context.Context) (bool, error) { return s.Store.TryLease(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) UnannouncedReports(ctx context.Context, a1 int) ([]store.ReconcileReport, error) {
+	return call1(ctx, s, "UnannouncedReports", func(ctx context.Context) ([]store.ReconcileReport, error) { return s.Store.UnannouncedReports(ctx, a1) }, a1)
 }
 func (s *calledStore) UpsertEndpoints(ctx context.Context, a1 string, a2 []store.EndpointUpsert, a3 int64, a4 store.Actor) ([]store.UpsertedEndpoint, error) {
 	a2 = slices.Clone(a2)

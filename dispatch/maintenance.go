@@ -51,6 +51,7 @@ func (e *Engine) runMaintenance(ctx context.Context) {
 		{"audit", auditSpec, time.Minute, e.indexer.Audit},
 		{"alerts", report.AlertsSpec, 10 * time.Second, e.reporter.PublishEvents},
 		{"rules", alert.EvaluateSpec, 20 * time.Second, e.alerts.EvaluateAlerts},
+		{"reconcile", control.ReconcileSpec, control.ReconcileLease, e.controller.RunReconciles},
 		{"failing", report.FailingSpec, time.Minute, e.reporter.AlertFailing},
 	} {
 		if err := cron.Add(f.name, f.spec, f.ttl, f.run); err != nil {

@@ -20,12 +20,17 @@ CREATE TABLE projects (
 	pause_reason TEXT NOT NULL DEFAULT '',
 	open_quota   BIGINT NOT NULL DEFAULT 0,
 	lane_quota   BIGINT NOT NULL DEFAULT 0,
+	reconcile_at   TEXT NOT NULL DEFAULT '',
+	reconcile_zone TEXT NOT NULL DEFAULT '',
+	reconcile_list INTEGER NOT NULL DEFAULT 0,
+	reconcile_next BIGINT NOT NULL DEFAULT 0,
 	version      BIGINT NOT NULL DEFAULT 0,
 	created_at   BIGINT NOT NULL,
 	updated_at   BIGINT NOT NULL DEFAULT 0,
 	sealed_key   TEXT COLLATE "C" NOT NULL DEFAULT ''
 );
 CREATE INDEX projects_sealed ON projects (sealed_key, id) WHERE sealed_key <> '';
+CREATE INDEX projects_reconcile ON projects (reconcile_next) WHERE reconcile_next > 0;
 CREATE INDEX projects_version ON projects (version) WHERE version > 0;
 INSERT INTO projects (id, created_at) VALUES ('default', 0);
 
@@ -585,6 +590,68 @@ CREATE TABLE activity (
 -- For the purge.
 CREATE INDEX activity_age ON activity (span, at) WHERE lane = 0;
 CREATE INDEX activity_lanes_age ON activity (at) WHERE lane > 0;
+
+-- Reconciliation --------------------------------------------------------------------------------------------
+
+-- The lists of expected callbacks that callers hand in for a day, such as 2026-11-21, and the sizes of the
+-- lists.
+CREATE TABLE expected_days (
+	project    TEXT NOT NULL,
+	day        TEXT NOT NULL,
+	items      BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	PRIMARY KEY (project, day)
+);
+CREATE INDEX expected_days_age ON expected_days (day);
+CREATE TABLE expected_items (
+	project TEXT NOT NULL,
+	day     TEXT NOT NULL,
+	ref     TEXT NOT NULL,
+	topic   TEXT NOT NULL,
+	PRIMARY KEY (project, day, ref, topic)
+);
+
+-- One report for each project and day. run_id is the run that made it. The items are written before the
+-- report, so a run that died leaves items without a report.
+CREATE TABLE reconcile_reports (
+	project     TEXT NOT NULL,
+	day         TEXT NOT NULL,
+	run_id      TEXT NOT NULL,
+	timezone    TEXT NOT NULL,
+	from_at     BIGINT NOT NULL,
+	to_at       BIGINT NOT NULL,
+	run_at      BIGINT NOT NULL,
+	accepted    BIGINT NOT NULL,
+	succeeded   BIGINT NOT NULL,
+	dead        BIGINT NOT NULL,
+	canceled    BIGINT NOT NULL,
+	open        BIGINT NOT NULL,
+	expect_list INTEGER NOT NULL,
+	list_given  INTEGER NOT NULL,
+	listed      BIGINT NOT NULL,
+	matched     BIGINT NOT NULL,
+	missing     BIGINT NOT NULL,
+	unfinished  BIGINT NOT NULL,
+	duplicates  BIGINT NOT NULL,
+	extra       BIGINT NOT NULL,
+	announced   INTEGER NOT NULL,
+	PRIMARY KEY (project, day)
+);
+CREATE INDEX reconcile_reports_age ON reconcile_reports (run_at);
+CREATE INDEX reconcile_reports_new ON reconcile_reports (run_at) WHERE announced = 0;
+CREATE UNIQUE INDEX reconcile_reports_run ON reconcile_reports (run_id);
+CREATE TABLE reconcile_items (
+	run_id      TEXT NOT NULL,
+	number      BIGINT NOT NULL,
+	kind        TEXT NOT NULL,
+	ref         TEXT NOT NULL,
+	topic       TEXT NOT NULL,
+	state       TEXT NOT NULL,
+	callback_id TEXT NOT NULL,
+	callbacks   BIGINT NOT NULL,
+	PRIMARY KEY (run_id, number)
+);
+CREATE INDEX reconcile_items_kind ON reconcile_items (run_id, kind, number);
 
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 

@@ -18,12 +18,17 @@ CREATE TABLE projects (
 	pause_reason TEXT NOT NULL DEFAULT '',
 	open_quota   INTEGER NOT NULL DEFAULT 0,
 	lane_quota   INTEGER NOT NULL DEFAULT 0,
+	reconcile_at   TEXT NOT NULL DEFAULT '',
+	reconcile_zone TEXT NOT NULL DEFAULT '',
+	reconcile_list INTEGER NOT NULL DEFAULT 0,
+	reconcile_next INTEGER NOT NULL DEFAULT 0,
 	version      INTEGER NOT NULL DEFAULT 0,
 	created_at   INTEGER NOT NULL,
 	updated_at   INTEGER NOT NULL DEFAULT 0,
 	sealed_key   TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX projects_sealed ON projects (sealed_key, id) WHERE sealed_key <> '';
+CREATE INDEX projects_reconcile ON projects (reconcile_next) WHERE reconcile_next > 0;
 CREATE INDEX projects_version ON projects (version) WHERE version > 0;
 INSERT INTO projects (id, created_at) VALUES ('default', 0);
 
@@ -580,6 +585,68 @@ CREATE TABLE activity (
 -- For the purge.
 CREATE INDEX activity_age ON activity (span, at) WHERE lane = 0;
 CREATE INDEX activity_lanes_age ON activity (at) WHERE lane > 0;
+
+-- Reconciliation --------------------------------------------------------------------------------------------
+
+-- The lists of expected callbacks that callers hand in for a day, such as 2026-11-21, and the sizes of the
+-- lists.
+CREATE TABLE expected_days (
+	project    TEXT NOT NULL,
+	day        TEXT NOT NULL,
+	items      INTEGER NOT NULL,
+	updated_at INTEGER NOT NULL,
+	PRIMARY KEY (project, day)
+) STRICT;
+CREATE INDEX expected_days_age ON expected_days (day);
+CREATE TABLE expected_items (
+	project TEXT NOT NULL,
+	day     TEXT NOT NULL,
+	ref     TEXT NOT NULL,
+	topic   TEXT NOT NULL,
+	PRIMARY KEY (project, day, ref, topic)
+) STRICT, WITHOUT ROWID;
+
+-- One report for each project and day. run_id is the run that made it. The items are written before the
+-- report, so a run that died leaves items without a report.
+CREATE TABLE reconcile_reports (
+	project     TEXT NOT NULL,
+	day         TEXT NOT NULL,
+	run_id      TEXT NOT NULL,
+	timezone    TEXT NOT NULL,
+	from_at     INTEGER NOT NULL,
+	to_at       INTEGER NOT NULL,
+	run_at      INTEGER NOT NULL,
+	accepted    INTEGER NOT NULL,
+	succeeded   INTEGER NOT NULL,
+	dead        INTEGER NOT NULL,
+	canceled    INTEGER NOT NULL,
+	open        INTEGER NOT NULL,
+	expect_list INTEGER NOT NULL,
+	list_given  INTEGER NOT NULL,
+	listed      INTEGER NOT NULL,
+	matched     INTEGER NOT NULL,
+	missing     INTEGER NOT NULL,
+	unfinished  INTEGER NOT NULL,
+	duplicates  INTEGER NOT NULL,
+	extra       INTEGER NOT NULL,
+	announced   INTEGER NOT NULL,
+	PRIMARY KEY (project, day)
+) STRICT;
+CREATE INDEX reconcile_reports_age ON reconcile_reports (run_at);
+CREATE INDEX reconcile_reports_new ON reconcile_reports (run_at) WHERE announced = 0;
+CREATE UNIQUE INDEX reconcile_reports_run ON reconcile_reports (run_id);
+CREATE TABLE reconcile_items (
+	run_id      TEXT NOT NULL,
+	number      INTEGER NOT NULL,
+	kind        TEXT NOT NULL,
+	ref         TEXT NOT NULL,
+	topic       TEXT NOT NULL,
+	state       TEXT NOT NULL,
+	callback_id TEXT NOT NULL,
+	callbacks   INTEGER NOT NULL,
+	PRIMARY KEY (run_id, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reconcile_items_kind ON reconcile_items (run_id, kind, number);
 
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 

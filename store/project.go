@@ -15,6 +15,9 @@ type Project struct {
 	PausedAt    int64
 	PauseReason string
 	Quotas      Quotas
+	// Reconcile is the daily reconciliation, and ReconcileNext the time of its next run. Zero: none.
+	Reconcile     Reconciling
+	ReconcileNext int64
 	// Version grows with each change of the project, its presets or its pause. One sequence numbers the
 	// changes of all projects and endpoints.
 	Version   int64

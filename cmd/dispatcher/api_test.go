@@ -47,10 +47,12 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	s := apptest.Start(t, apptest.Settings(t))
 	calls := &recordedCalls{document: document, seen: map[string]map[string]bool{}, n: map[string]int{}}
 	lets := map[string]string{"URL": "http://127.0.0.1:1/", "DIR": t.TempDir(),
-		"SOON": time.Now().Add(24 * time.Hour).Format(time.RFC3339)}
-	for _, name := range []string{"refs", "callbacks.ndjson", "endpoints.ndjson"} {
+		"TODAY": time.Now().UTC().Format(time.DateOnly),
+		"SOON":  time.Now().Add(24 * time.Hour).Format(time.RFC3339)}
+	for _, name := range []string{"refs", "items.csv", "callbacks.ndjson", "endpoints.ndjson"} {
 		text := map[string]string{
 			"refs":             "r1\nr9\n",
+			"items.csv":        "ref,topic\nr1,payment.a\nr9\n",
 			"callbacks.ndjson": `{"url":"http://127.0.0.1:1/","payload":1,"ref":"r2","delay":"1h"}` + "\n",
 			"endpoints.ndjson": `{"external_id":"m2","url":"http://127.0.0.1:1/"}` + "\n",
 		}[name]

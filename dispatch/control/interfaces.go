@@ -140,6 +140,17 @@ type Store interface {
 	SetStop(ctx context.Context, until, now int64, by store.Actor) (store.Stop, error)
 	SetProjectPause(ctx context.Context, project string, until int64, reason string, now int64,
 		by store.Actor) (store.Project, error)
+	// AddExpected adds items to the list of a day, which may have at most most items. A list that is too long
+	// is a *store.InvalidError.
+	AddExpected(ctx context.Context, project, day string, items []store.RefTopic, most,
+		now int64) (store.ExpectedDay, error)
+	// DueReconciles returns at most limit projects whose daily reconciliation is due.
+	DueReconciles(ctx context.Context, now int64, limit int) ([]store.Project, error)
+	// RunReconcile stores the report of one day with at most most items of each kind.
+	RunReconcile(ctx context.Context, run store.ReconcileRun, most int, now int64,
+		by store.Actor) (store.ReconcileReport, error)
+	PurgeReconciles(ctx context.Context, now, before int64, day string, limit int) (int, error)
+	Project(ctx context.Context, id string) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)
 	DeletePreset(ctx context.Context, project string, kind store.PresetKind, name string, now int64,
 		by store.Actor) error

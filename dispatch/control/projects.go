@@ -26,6 +26,8 @@ type ProjectChange struct {
 	HeaderHosts *[]string
 	// Quotas may be changed only with the installation's own key. A zero value removes a quota.
 	Quotas store.QuotaChange
+	// Reconcile is the daily reconciliation; the zero value ends it.
+	Reconcile *store.Reconciling
 	// Clear names defaults to reset to the program's: "policy", "success", "signer".
 	Clear   []string
 	Reason  string
@@ -107,6 +109,13 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 	if ch.HeaderHosts != nil {
 		checkHosts("header_hosts", *ch.HeaderHosts, false, &f)
 		p.Defaults.HeaderHosts = *ch.HeaderHosts
+	}
+	if ch.Reconcile != nil {
+		if ch.Reconcile.At != "" {
+			checkReconciling(ch.Reconcile, &f)
+		}
+		p.Reconcile = *ch.Reconcile
+		p.ReconcileNext = nextReconcile(ch.Reconcile, ct.clock.Now())
 	}
 	checkQuota("quotas.open_callbacks", ch.Quotas.OpenCallbacks, &f)
 	checkQuota("quotas.lanes", ch.Quotas.Lanes, &f)

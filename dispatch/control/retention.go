@@ -58,12 +58,13 @@ func (ct *Controller) purgers() []purger {
 		{"activity", counted(ct.o.Store.PurgeActivity)},
 		{"session", counted(ct.o.Store.PurgeSessions)},
 		{"dispatcher", counted(ct.o.Store.PurgeDispatchers)},
+		{"reconcile", counted(ct.purgeReconciles)},
 	}
 }
 
 // purgedKinds are the kinds of rows that the purge removes. Payloads are removed together with callbacks.
 var purgedKinds = []string{
-	"callback", "payload", "key", "version", "outcome", "activity", "session", "dispatcher",
+	"callback", "payload", "key", "version", "outcome", "activity", "session", "dispatcher", "reconcile",
 }
 
 // retention returns the times before which rows are removed now.

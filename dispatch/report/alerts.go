@@ -23,6 +23,7 @@ const (
 	TopicFailing    = operational + "endpoint.failing"
 	TopicDisabled   = operational + "endpoint.disabled"
 	TopicRecovered  = operational + "endpoint.recovered"
+	TopicUnbalanced = operational + "reconcile.unbalanced"
 )
 
 const (
@@ -42,7 +43,7 @@ const (
 // PublishEvents publishes operational events for what happened since the last run. It may publish an event
 // again after a crash; the idempotency key of the event makes that a replay.
 func (rp *Reporter) PublishEvents(ctx context.Context) error {
-	return errors.Join(rp.publishEndpointEvents(ctx), rp.publishEnded(ctx))
+	return errors.Join(rp.publishEndpointEvents(ctx), rp.publishReconciles(ctx), rp.publishEnded(ctx))
 }
 
 // publishEnded publishes dead callbacks to the subscribed endpoints of each project. It starts after
@@ -128,6 +129,30 @@ func (rp *Reporter) publishDead(ctx context.Context, project string, o *store.Te
 	}
 	return rp.publish(ctx, project, topic, o.Ref,
 		fmt.Sprintf("%d.%d.%d", o.Cursor.Tx, o.Cursor.Group, o.Cursor.Item), o.At, data)
+}
+
+// publishReconciles publishes the reconciliations that found something wrong.
+func (rp *Reporter) publishReconciles(ctx context.Context) error {
+	reports, err := rp.o.Store.UnannouncedReports(ctx, alertsPage)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range reports {
+		r := &reports[i]
+		err := rp.publish(ctx, r.Project, TopicUnbalanced, r.Day, r.RunID, r.RunAt, map[string]any{
+			"date": r.Day, "timezone": r.Timezone, "wrong": r.Wrong(),
+			"accepted": r.Books.Accepted, "succeeded": r.Books.Succeeded, "dead": r.Books.Dead,
+			"canceled": r.Books.Canceled, "open": r.Books.Open,
+			"listed": r.Listed, "missing": r.Missing, "unfinished": r.Unfinished,
+			"duplicates": r.Duplicates, "extra": r.Extra,
+		})
+		if err == nil {
+			err = rp.o.Store.MarkAnnounced(ctx, r.RunID)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // AlertFailing stores an event for each endpoint that has failed for failingFor, and logs it. PublishEvents

@@ -29,6 +29,10 @@ type Store interface {
 	EndpointEvents(ctx context.Context, after string, limit int) ([]store.EndpointEvent, error)
 	// RemoveEndpointEvents removes published events.
 	RemoveEndpointEvents(ctx context.Context, ids []string) error
+	// UnannouncedReports returns reconciliations that found something wrong and have no event yet.
+	// MarkAnnounced records the event of a run.
+	UnannouncedReports(ctx context.Context, limit int) ([]store.ReconcileReport, error)
+	MarkAnnounced(ctx context.Context, runID string) error
 	// DisableEndpoint disables an endpoint, and reports whether that changed it.
 	DisableEndpoint(ctx context.Context, project, id, reason string, now int64, by store.Actor) (bool, error)
 	// ReportHealth stores the health of endpoints.

@@ -38,7 +38,9 @@ func TestTheStopOfAllSending(t *testing.T) {
 		if _, text, err := p.Readyz(); err != nil || !strings.Contains(text, `"stopped"`) {
 			tr.Errorf("/readyz: %s, %v", text, err)
 		}
-		tr.AcceptMany(100, func(i int) harness.Submission { return tr.Callback("plain", fmt.Sprint("late-", i)) })
+		tr.AcceptMany(100, func(i int) harness.Submission {
+			return tr.Callback("plain", fmt.Sprint("late-", i))
+		})
 		for _, one := range tr.Alive() {
 			one.Terminate()
 			one.ExitCode(time.Minute)

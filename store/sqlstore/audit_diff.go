@@ -271,8 +271,17 @@ func projectParts(p *store.Project) []part {
 		samePart("header_hosts", d.HeaderHosts),
 		{"quotas", p.Quotas, map[string]any{"open_callbacks": p.Quotas.OpenCallbacks,
 			"lanes": p.Quotas.Lanes}},
+		{"reconcile", p.Reconcile, printedReconciling(&p.Reconcile)},
 		pausePart(p.PausedUntil, p.PauseReason),
 	}
+}
+
+// printedReconciling prints a daily reconciliation; null for none.
+func printedReconciling(r *store.Reconciling) any {
+	if r.At == "" {
+		return nil
+	}
+	return map[string]any{"at": r.At, "timezone": r.Timezone, "expect_list": r.ExpectList}
 }
 
 // scheduleParts are the properties of a schedule that people change.

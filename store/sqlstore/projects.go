@@ -10,11 +10,14 @@ import (
 )
 
 var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=QuotasOpenCallbacks
-	lane_quota=QuotasLanes paused_until pause_reason paused_at version created_at updated_at`)
+	lane_quota=QuotasLanes paused_until pause_reason paused_at reconcile_at=ReconcileAt
+	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next version created_at
+	updated_at`)
 
 // settingsOf are the columns that PatchProject may change.
 var settingsOf = sqldb.Named[store.Project](
-	`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes`)
+	`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes reconcile_at=ReconcileAt
+	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next`)
 
 // sealedKey is the column with the id of the master key that sealed the credentials in headers. Empty means
 // that none is sealed.
@@ -67,7 +70,8 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 	})
 }
 
-// PatchProject changes a project's name, defaults and quotas. change gets the locked project, and may run
+// PatchProject changes a project's name, defaults, quotas and daily reconciliation. change gets
+// the locked project, and may run
 // more than once. What else it sets is ignored. PatchProject returns the project after the change,
 // store.ErrNotFound, or the error of change. A patch that changes nothing is not audited.
 func (db *DB) PatchProject(
@@ -79,6 +83,7 @@ func (db *DB) PatchProject(
 			return err
 		}
 		p.Name, p.Defaults, p.Quotas = wanted.Name, wanted.Defaults, wanted.Quotas
+		p.Reconcile, p.ReconcileNext = wanted.Reconcile, wanted.ReconcileNext
 		columns := append(settingsOf(p), sealedKey(p.Defaults.Headers))
 		if _, err := columns.Update(t.Tx, "projects", `id = $1`, id); err != nil {
 			return err

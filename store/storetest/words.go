@@ -67,6 +67,9 @@ func (s *script) set(v reflect.Value, word string) {
 	case *time.Duration:
 		*to = must(time.ParseDuration(word))
 		return
+	case *store.RefTopic:
+		to.Ref, to.Topic, _ = strings.Cut(word, ":")
+		return
 	case *store.Span:
 		*to = store.Span(must(time.ParseDuration(word)))
 		return

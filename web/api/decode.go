@@ -124,6 +124,10 @@ func (d *decoder) value(name string, raw []byte, f *client.Field, v reflect.Valu
 		d.lines(name, raw, f.Most, *to)
 	case *client.QuotaChange:
 		d.nested(name, raw, d.into(to))
+	case *client.ReconcileSettings:
+		d.nested(name, raw, d.into(to))
+	case *[]client.RefTopic:
+		d.refTopics(name, raw, f.Most, to)
 	default:
 		d.named(name, raw, f, v)
 	}

@@ -58,9 +58,18 @@ func (a *API) projectOf(p *store.Project) client.Project {
 		Success: successOf(&p.Defaults.Success),
 		Signer:  signerOf(p.Defaults.Signer), Headers: headersOf(query.MaskHeaders(p.Defaults.Headers)),
 		HeaderHosts: p.Defaults.HeaderHosts,
-		Quotas:      client.Quotas(p.Quotas), Pause: a.pauseOf(p.PausedUntil, p.PauseReason),
+		Reconcile:   reconcilingOf(&p.Reconcile), Quotas: client.Quotas(p.Quotas),
+		Pause:     a.pauseOf(p.PausedUntil, p.PauseReason),
 		CreatedAt: moment(p.CreatedAt), UpdatedAt: moment(p.UpdatedAt),
 	}
+}
+
+// reconcilingOf converts a daily reconciliation. Nil: there is none.
+func reconcilingOf(r *store.Reconciling) *client.ReconcileSettings {
+	if r.At == "" {
+		return nil
+	}
+	return &client.ReconcileSettings{At: r.At, Timezone: r.Timezone, ExpectList: r.ExpectList}
 }
 
 // getProject handles GET /v1/projects/{id}.
@@ -117,6 +126,14 @@ func projectChange(d *decoder, r *client.ProjectFields, patch bool) control.Proj
 		Reason: r.Reason, Invalid: d.invalid,
 		Clear: nullFields(patch,
 			clearable{"policy", r.Policy}, clearable{"success", r.Success}, clearable{"signer", r.Signer}),
+	}
+	if s, given := r.Reconcile.Get(); given {
+		if s.At == "" {
+			ch.Invalid = append(ch.Invalid, store.FieldError{Field: "reconcile.at", Message: "is required"})
+		}
+		ch.Reconcile = &store.Reconciling{At: s.At, Timezone: s.Timezone, ExpectList: s.ExpectList}
+	} else if patch && r.Reconcile.IsNull() {
+		ch.Reconcile = new(store.Reconciling)
 	}
 	if patch && r.Quotas.IsNull() {
 		ch.Quotas = store.QuotaChange{OpenCallbacks: new(int64), Lanes: new(int64)}

@@ -125,8 +125,8 @@ func countsOf(b *store.Reconciliation) client.ReconcileCounts {
 	}
 }
 
-// compare handles POST /v1/reconcile/compare: the differences between the caller's list of references and the
-// project's callbacks.
+// compare handles POST /v1/reconcile/compare: the differences between the caller's list of references, or of
+// references with topics, and the project's callbacks.
 func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	body, err := readJSON(c, maxBatch)
 	if err != nil {
@@ -141,8 +141,12 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	if wrong == query.Unordered || wrong != "" && len(d.invalid) == 0 {
 		d.add("from", wrong)
 	}
-	if r.Refs == nil && len(d.invalid) == 0 {
-		d.add("refs", "is required; use [] for an empty list")
+	switch {
+	case len(d.invalid) > 0:
+	case r.Refs == nil && r.Items == nil:
+		d.add("refs", "refs or items is required; use [] for an empty list")
+	case r.Refs != nil && r.Items != nil:
+		d.add("items", "conflicts with refs; set only one of them")
 	}
 	for i, ref := range r.Refs {
 		if ref == "" {
@@ -151,6 +155,20 @@ func (a *API) compare(ctx context.Context, c *gin.Context, who caller) error {
 	}
 	if err := d.err(); err != nil {
 		return err
+	}
+	if r.Items != nil {
+		return reply(a, c, http.StatusOK, func(x *store.ItemComparison) client.Comparison {
+			return client.Comparison{
+				From: time.UnixMilli(s.From), To: time.UnixMilli(s.To), Matched: int(x.Matched),
+				Items: &client.ItemDifferences{
+					FindingCounts: client.FindingCounts{
+						Listed: x.Listed, Matched: x.Matched, Missing: x.Missing, Unfinished: x.Unfinished,
+						Duplicates: x.Duplicates, Extra: x.Extra,
+					},
+					Data: each(x.Items, findingOf),
+				},
+			}
+		})(a.Store.CompareItems(ctx, who.Project, s.From, s.To, refTopicsOf(r.Items), maxExtra))
 	}
 	return reply(a, c, http.StatusOK, func(x *store.Comparison) client.Comparison {
 		return client.Comparison{

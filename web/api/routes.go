@@ -64,6 +64,7 @@ func (a *API) rows() []row {
 	runSchedule := changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf)
 	testAlert := changeOne(a, al, accepted, a.Engine.TestAlert, a.callbackOf)
 	pauseProject, resumeProject := pauseAndResume(a, a.setProjectPause, a.projectPauseOf)
+	runReconcile := changeOne(a, byDate, ok, a.Engine.ReconcileDay, reportOf)
 	all := []row{
 		{send, "POST /v1/callbacks", a.traced(a.accept), 0},
 		{send, "POST /v1/callbacks/batch", a.traced(a.acceptBatch), 0},
@@ -84,6 +85,10 @@ func (a *API) rows() []row {
 		{read, "GET /v1/outcomes", a.outcomes, report.MaxOutcomeWait + a.Timeout},
 		{read, "GET /v1/reconcile", a.reconcile, longTimeout},
 		{read, "POST /v1/reconcile/compare", a.compare, longTimeout},
+		{send, "POST /v1/reconcile/expected", a.expect, longTimeout},
+		{read, "GET /v1/reconcile/reports", a.reports(), 0},
+		{read, "GET /v1/reconcile/reports/:date", withID(byDate, a.report), 0},
+		{operate, "POST /v1/reconcile/reports/:date/run", runReconcile, longTimeout},
 
 		{operate, "POST /v1/endpoints", a.createEndpoint, 0},
 		{read, "GET /v1/endpoints", a.listEndpoints, 0},

@@ -86,8 +86,13 @@ func everyField(t *testing.T, r api.Route, within string, schema *openapi3.Schem
 	needed := map[string]string{
 		"ref": `"a"`, "tiers": `[]`, "from": `"2026-11-20T00:00:00Z"`, "refs": `[]`, "delay": `"1s"`,
 	}
-	if r.Path == "/v1/lanes/:lane/limits" {
+	switch {
+	case r.Path == "/v1/lanes/:lane/limits":
 		needed["rate"] = "null"
+	case r.Path == "/v1/reconcile/expected":
+		needed["date"], needed["items"] = `"2026-11-20"`, `[]`
+	case within == "reconcile":
+		needed["at"], needed["timezone"] = `"02:00"`, `"UTC"`
 	}
 	var all, none []string
 	for field, property := range schema.Properties {

@@ -164,6 +164,20 @@ var completions = map[string]any{
 			(*all)[1].Group, (*all)[1].Open = bareEndpoint, 3 // not balanced
 		}
 	},
+	"ReconcileReports": func(all *[]store.ReconcileReport, _ world, asked []any) {
+		before := asked[1].(string)
+		*all = slices.DeleteFunc(slices.Clone(*all), func(r store.ReconcileReport) bool {
+			return before != "" && r.Day >= before
+		})
+		*all = (*all)[:min(len(*all), asked[2].(int))]
+	},
+	"ReconcileItems": func(all *[]store.ReconcileItem, _ world, asked []any) {
+		after := asked[3].(int64)
+		*all = slices.DeleteFunc(slices.Clone(*all), func(i store.ReconcileItem) bool {
+			return i.Number <= after
+		})
+		*all = (*all)[:min(len(*all), asked[4].(int))]
+	},
 	"Rebuild": func(r *index.RebuildReport, _ world, asked []any) { r.DryRun = asked[0].(bool) },
 }
 

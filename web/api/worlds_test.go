@@ -72,6 +72,11 @@ type world struct {
 	AuditCheck  control.AuditCheck
 	Drift       index.Drift
 	Stop        store.Stop
+	Reports     []store.ReconcileReport
+	Report      store.ReconcileReport
+	Items       []store.ReconcileItem
+	Compared    store.ItemComparison
+	Expected    store.ExpectedDay
 }
 
 // ended returns the callback with another state and reason.

@@ -29,6 +29,8 @@ const (
 	ListSchedules byte = 'c'
 	ListAttempts  byte = 'm'
 	ListAlerts    byte = 'w'
+	ListReports   byte = 'y'
+	ListFindings  byte = 'z'
 )
 
 const (

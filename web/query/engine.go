@@ -73,6 +73,12 @@ type Engine interface {
 	) (control.NewViewLink, error)
 	RevokeViewLinks(ctx context.Context, project, id string, by store.Actor) (store.Endpoint, error)
 
+	// ReconcileDay repeats the reconciliation of a day. ExpectItems adds items to the list of a day.
+	ReconcileDay(ctx context.Context, project, day string, by store.Actor) (store.ReconcileReport, error)
+	ExpectItems(
+		ctx context.Context, project, day string, items []store.RefTopic,
+	) (store.ExpectedDay, error)
+
 	// CreateKey also returns the key's text. No other method returns it.
 	CreateKey(
 		ctx context.Context, project string, r control.KeyRequest, by store.Actor,
@@ -159,6 +165,19 @@ type Store interface {
 	Compare(
 		ctx context.Context, project string, from, to int64, refs []string, most int,
 	) (store.Comparison, error)
+	// CompareItems returns at most most items of each kind.
+	CompareItems(
+		ctx context.Context, project string, from, to int64, items []store.RefTopic, most int,
+	) (store.ItemComparison, error)
+	// ReconcileReports returns reports of days before one, the newest first; empty: of all days.
+	ReconcileReports(
+		ctx context.Context, project, before string, limit int,
+	) ([]store.ReconcileReport, error)
+	ReconcileReport(ctx context.Context, project, day string) (store.ReconcileReport, error)
+	// ReconcileItems returns the items of a report with numbers above after; an empty kind: of all kinds.
+	ReconcileItems(
+		ctx context.Context, project, day string, kind store.ItemKind, after int64, limit int,
+	) ([]store.ReconcileItem, error)
 }
 
 // FindKey returns the project's key with that id, even if it is expired or revoked.

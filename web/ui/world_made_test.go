@@ -73,6 +73,10 @@ func (s calledEngine) Evidence(ctx context.Context, a1 string, a2 string) (strin
 	return ask1[string](ctx, s.recorder, "Evidence", a1, a2)
 }
 
+func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3)
+}
+
 func (s calledEngine) Explain(ctx context.Context, a1 string, a2 string) (control.Explanation, error) {
 	return ask1[control.Explanation](ctx, s.recorder, "Explain", a1, a2)
 }
@@ -131,6 +135,10 @@ func (s calledEngine) Poll(ctx context.Context, a1 string, a2 string) (control.P
 
 func (s calledEngine) Rebuild(ctx context.Context, a1 bool, a2 store.Actor) (index.RebuildReport, error) {
 	return ask1[index.RebuildReport](ctx, s.recorder, "Rebuild", a1, a2)
+}
+
+func (s calledEngine) ReconcileDay(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.ReconcileReport, error) {
+	return ask1[store.ReconcileReport](ctx, s.recorder, "ReconcileDay", a1, a2, a3)
 }
 
 func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.RedriveRequest, a3 store.Actor) (store.Redrive, error) {
@@ -245,6 +253,10 @@ func (s calledStore) Compare(ctx context.Context, a1 string, a2 int64, a3 int64,
 	return ask1[store.Comparison](ctx, s.recorder, "Compare", a1, a2, a3, a4, a5)
 }
 
+func (s calledStore) CompareItems(ctx context.Context, a1 string, a2 int64, a3 int64, a4 []store.RefTopic, a5 int) (store.ItemComparison, error) {
+	return ask1[store.ItemComparison](ctx, s.recorder, "CompareItems", a1, a2, a3, a4, a5)
+}
+
 func (s calledStore) Counts(ctx context.Context, a1 string) (store.Counts, error) {
 	return ask1[store.Counts](ctx, s.recorder, "Counts", a1)
 }
@@ -319,6 +331,18 @@ func (s calledStore) PutSession(ctx context.Context, a1 store.Session) error {
 
 func (s calledStore) Reconcile(ctx context.Context, a1 string, a2 store.ReconcileQuery) ([]store.Reconciliation, error) {
 	return ask1[[]store.Reconciliation](ctx, s.recorder, "Reconcile", a1, a2)
+}
+
+func (s calledStore) ReconcileItems(ctx context.Context, a1 string, a2 string, a3 store.ItemKind, a4 int64, a5 int) ([]store.ReconcileItem, error) {
+	return ask1[[]store.ReconcileItem](ctx, s.recorder, "ReconcileItems", a1, a2, a3, a4, a5)
+}
+
+func (s calledStore) ReconcileReport(ctx context.Context, a1 string, a2 string) (store.ReconcileReport, error) {
+	return ask1[store.ReconcileReport](ctx, s.recorder, "ReconcileReport", a1, a2)
+}
+
+func (s calledStore) ReconcileReports(ctx context.Context, a1 string, a2 string, a3 int) ([]store.ReconcileReport, error) {
+	return ask1[[]store.ReconcileReport](ctx, s.recorder, "ReconcileReports", a1, a2, a3)
 }
 
 func (s calledStore) Redrive(ctx context.Context, a1 string, a2 string) (store.Redrive, error) {

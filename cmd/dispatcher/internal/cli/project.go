@@ -43,9 +43,12 @@ type projectFields struct {
 	Name string `in:"name" placeholder:"TEXT" help:"Display name."`
 	attemptChoices
 	// HeaderHosts replaces the existing list.
-	HeaderHosts []string `in:"header_hosts" placeholder:"HOST" help:"Hosts that get credential headers such as Authorization. Other hosts do not get them."`
-	MaxOpen     *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Maximum number of open callbacks; 0: no limit. Needs the admin key of the settings."`
-	MaxLanes    *int64   `in:"quotas.lanes" placeholder:"N" help:"Maximum number of lanes; 0: no limit. Needs the admin key of the settings."`
+	HeaderHosts       []string `in:"header_hosts" placeholder:"HOST" help:"Hosts that get credential headers such as Authorization. Other hosts do not get them."`
+	ReconcileAt       string   `in:"reconcile.at" placeholder:"HH:MM" help:"Reconcile the day before at this time of each day. Needs --reconcile-timezone."`
+	ReconcileTimezone string   `in:"reconcile.timezone" placeholder:"ZONE" help:"Zone of that time and of the days, such as Asia/Shanghai."`
+	ExpectList        bool     `in:"reconcile.expect_list" help:"A day without a list needs attention: see \"dispatcher reconcile expect\"."`
+	MaxOpen           *int64   `in:"quotas.open_callbacks" placeholder:"N" help:"Maximum number of open callbacks; 0: no limit. Needs the admin key of the settings."`
+	MaxLanes          *int64   `in:"quotas.lanes" placeholder:"N" help:"Maximum number of lanes; 0: no limit. Needs the admin key of the settings."`
 	changeFlags
 }
 
@@ -104,9 +107,22 @@ func (cmd *projectGet) Run(c *session) error {
 			"success", chosen(p.Success), "signer", chosen(p.Signer),
 		}, headerLines(p.Headers), []string{
 			"header hosts", strings.Join(p.HeaderHosts, " "), "quotas", cmp.Or(quotasText(p.Quotas), "none"),
+			"reconciled", reconcilingText(p.Reconcile),
 			"created", console.ClockTime(p.CreatedAt), "changed", console.ClockTime(p.UpdatedAt),
 		})...)
 	})
+}
+
+// reconcilingText formats a daily reconciliation; empty: there is none.
+func reconcilingText(r *client.ReconcileSettings) string {
+	if r == nil {
+		return ""
+	}
+	text := "daily at " + r.At + " " + r.Timezone
+	if r.ExpectList {
+		text += ", with a list"
+	}
+	return text
 }
 
 // noProject is the error for an id that does not exist.
@@ -116,12 +132,12 @@ func noProject(id string) string { return fmt.Sprintf("there is no project %q", 
 type projectSet struct {
 	ID string `arg:"" help:"Id of the project."`
 	projectFields
-	Clear []string `enum:"policy,success,signer,name,header" placeholder:"FIELD" help:"Reset these to the program's defaults: policy, success, signer, name, header."`
+	Clear []string `enum:"policy,success,signer,name,header,reconcile" placeholder:"FIELD" help:"Reset these to the program's defaults: policy, success, signer, name, header, reconcile."`
 }
 
 // Run changes the project.
 func (cmd *projectSet) Run(c *session) error {
-	in, err := changed(c, cmd, cmd.Clear, "policy, success, signer, name or header")
+	in, err := changed(c, cmd, cmd.Clear, "policy, success, signer, name, header or reconcile")
 	if err != nil {
 		return err
 	}

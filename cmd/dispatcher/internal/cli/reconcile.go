@@ -18,6 +18,10 @@ import (
 type ReconcileCommand struct {
 	Show    reconcileShow    `cmd:"" default:"withargs" help:"Count the callbacks that were accepted on a day or in a time range, by their current state."`
 	Compare reconcileCompare `cmd:"" help:"Compare your list of references with the accepted callbacks."`
+	Expect  reconcileExpect  `cmd:"" help:"Hand in your list for the daily reconciliation."`
+	Reports reconcileReports `cmd:"" help:"List the reports of the daily reconciliation, newest day first."`
+	Report  reconcileReport  `cmd:"" help:"Show the report of a day and its differences."`
+	Run     reconcileRun     `cmd:"" help:"Repeat the reconciliation of a day."`
 }
 
 // rangeFlags are a time range.
@@ -139,7 +143,8 @@ func showReconciliation(c *session, r *client.Reconciliation) {
 
 // reconcileCompare compares a list of references.
 type reconcileCompare struct {
-	File string `arg:"" placeholder:"FILE" help:"File with one reference per line; - reads the standard input. At most 500000 lines and 16 MiB."`
+	File  string `arg:"" placeholder:"FILE" help:"File with one reference per line; - reads the standard input. At most 500000 lines and 16 MiB."`
+	Items bool   `help:"The file has references with topics, as CSV or NDJSON: see \"dispatcher reconcile expect --help\"."`
 	rangeFlags
 	answerFlags
 }
@@ -163,13 +168,17 @@ func (cmd *reconcileCompare) Run(c *session) error {
 	if err != nil {
 		return err
 	}
-	refs, err := readRefs(c, cmd.File)
+	list := client.ReferenceList{From: from, To: to}
+	if cmd.Items {
+		list.Items, err = readItems(c, cmd.File)
+	} else {
+		list.Refs, err = readRefs(c, cmd.File)
+	}
 	if err != nil {
 		return err
 	}
 	var x client.Comparison
-	answer, err := c.call(post("/v1/reconcile/compare",
-		client.ReferenceList{From: from, To: to, Refs: refs}), &x)
+	answer, err := c.call(post("/v1/reconcile/compare", list), &x)
 	if err != nil {
 		return err
 	}
@@ -178,7 +187,7 @@ func (cmd *reconcileCompare) Run(c *session) error {
 	} else {
 		err = showComparison(c, &x)
 	}
-	if err == nil && len(x.Missing)+len(x.Extra) > 0 {
+	if err == nil && (len(x.Missing)+len(x.Extra) > 0 || x.Items != nil && len(x.Items.Data) > 0) {
 		err = console.ErrPrinted
 	}
 	return err
@@ -187,6 +196,12 @@ func (cmd *reconcileCompare) Run(c *session) error {
 // showComparison prints the differences, one per line.
 func showComparison(c *session, x *client.Comparison) error {
 	out := bufio.NewWriter(c.Out)
+	if x.Items != nil {
+		showFindings(out, x.Items.Data)
+		err := out.Flush()
+		fmt.Fprintln(c.Err, findingsText(&x.Items.FindingCounts))
+		return err
+	}
 	for _, ref := range x.Missing {
 		fmt.Fprintf(out, "missing %s\n", ref)
 	}

@@ -1,0 +1,195 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	// ReconcileSpec and ReconcileLease are the cron spec and the lease of RunReconciles.
+	ReconcileSpec  = "@every 30s"
+	ReconcileLease = 10 * time.Minute
+	// MaxExpected is the most items of one request, and MaxExpectedDay the most of one day.
+	MaxExpected    = 10_000
+	MaxExpectedDay = 500_000
+	// MaxReportItems is the most items of each kind that a report keeps.
+	MaxReportItems = 10_000
+	// Lists are accepted for days from expectedPast days ago to expectedAhead days ahead. They are kept until
+	// listsKept days after their day.
+	expectedPast, expectedAhead, listsKept = 7, 2, 10
+	// maxCatchUp is how many days after its time a daily run is made up.
+	maxCatchUp = 31
+	// reconcilePage is how many due projects one query reads.
+	reconcilePage = 100
+)
+
+// zoneOf returns the time zone of a project's days: that of its daily reconciliation, else UTC.
+func zoneOf(p *store.Project) *time.Location {
+	if zone, err := time.LoadLocation(p.Reconcile.Timezone); err == nil {
+		return zone
+	}
+	return time.UTC
+}
+
+// nextReconcile returns the first run after a time, in Unix milliseconds; zero without a daily run.
+func nextReconcile(r *store.Reconciling, after int64) int64 {
+	at, err := time.Parse("15:04", r.At)
+	zone, zoneErr := time.LoadLocation(r.Timezone)
+	if err != nil || zoneErr != nil {
+		return 0
+	}
+	day := time.UnixMilli(after).In(zone)
+	for i := range 3 {
+		t := time.Date(day.Year(), day.Month(), day.Day()+i, at.Hour(), at.Minute(), 0, 0, zone).UnixMilli()
+		if t > after {
+			return t
+		}
+	}
+	return 0
+}
+
+// checkReconciling validates the settings of a daily reconciliation.
+func checkReconciling(r *store.Reconciling, f *accept.Findings) {
+	if _, err := time.Parse("15:04", r.At); err != nil || len(r.At) != len("15:04") {
+		f.Add("reconcile.at", `must be a time of day, such as "02:00"`)
+	}
+	if _, err := time.LoadLocation(r.Timezone); err != nil || r.Timezone == "Local" || r.Timezone == "" {
+		f.Add("reconcile.timezone", "is not a time zone; use a name such as Asia/Shanghai")
+	}
+}
+
+// dayOf parses a day such as 2026-11-21 in a zone. The span is from its midnight to the next one.
+func dayOf(text string, zone *time.Location) (from, to time.Time, err error) {
+	d, err := time.ParseInLocation(time.DateOnly, text, time.UTC)
+	if err != nil {
+		return from, to, err
+	}
+	from = time.Date(d.Year(), d.Month(), d.Day(), 0, 0, 0, 0, zone)
+	return from, time.Date(d.Year(), d.Month(), d.Day()+1, 0, 0, 0, 0, zone), nil
+}
+
+// ExpectItems adds items to the list of a project and day. The list is a set, so a repetition
+// changes nothing.
+func (ct *Controller) ExpectItems(ctx context.Context, project, day string,
+	items []store.RefTopic) (store.ExpectedDay, error) {
+	v, err := ct.accept.Catalog.Project(ctx, project)
+	if err != nil {
+		return store.ExpectedDay{}, err
+	}
+	zone := zoneOf(&v.Project)
+	from, _, err := dayOf(day, zone)
+	today := clock.TimeOf(ct.clock.Now()).In(zone)
+	var f accept.Findings
+	switch {
+	case err != nil:
+		f.Add("date", `must be a date, such as "2026-11-21"`)
+	case from.Before(today.AddDate(0, 0, -expectedPast-1)) || from.After(today.AddDate(0, 0, expectedAhead)):
+		f.Add("date", "must be from %d days ago to %d days ahead", expectedPast, expectedAhead)
+	}
+	if len(items) > MaxExpected {
+		f.Add("items", "has more than %d items; send them in several requests", MaxExpected)
+	}
+	for i := range items {
+		if len(f) > 20 || len(items) > MaxExpected {
+			break
+		}
+		if items[i].Ref == "" {
+			f.Add(fmt.Sprintf("items[%d].ref", i), "must not be empty")
+		}
+		accept.CheckText(fmt.Sprintf("items[%d].ref", i), items[i].Ref, accept.MaxRef, &f)
+		accept.CheckText(fmt.Sprintf("items[%d].topic", i), items[i].Topic, accept.MaxTopic, &f)
+	}
+	if len(f) > 0 {
+		return store.ExpectedDay{}, f.Err()
+	}
+	return ct.o.Store.AddExpected(ctx, project, day, items, MaxExpectedDay, ct.clock.Now())
+}
+
+// ReconcileDay repeats the reconciliation of a day, and returns its report.
+func (ct *Controller) ReconcileDay(ctx context.Context, project, day string,
+	by store.Actor) (store.ReconcileReport, error) {
+	p, err := ct.o.Store.Project(ctx, project)
+	if err != nil {
+		return store.ReconcileReport{}, err
+	}
+	var f accept.Findings
+	checkReason(by, &f)
+	zone := zoneOf(&p)
+	from, to, err := dayOf(day, zone)
+	if err != nil || from.UnixMilli() > ct.clock.Now() {
+		return store.ReconcileReport{}, fmt.Errorf("reconciliation of %q: %w", day, store.ErrNotFound)
+	}
+	if len(f) > 0 {
+		return store.ReconcileReport{}, f.Err()
+	}
+	return ct.o.Store.RunReconcile(ctx, store.ReconcileRun{
+		Project: project, Day: day, Timezone: zone.String(), From: from.UnixMilli(), To: to.UnixMilli(),
+		ExpectList: p.Reconcile.ExpectList,
+	}, MaxReportItems, ct.clock.Now(), by)
+}
+
+// RunReconciles makes the daily reconciliations that are due, one after the other. A missed day is made up. A
+// project whose run fails delays no other; its run is tried again at the next call.
+func (ct *Controller) RunReconciles(ctx context.Context) error {
+	var failed error
+	skip := make(map[string]bool)
+	for ctx.Err() == nil {
+		due, err := ct.o.Store.DueReconciles(ctx, ct.clock.Now(), reconcilePage)
+		if err != nil {
+			return errors.Join(failed, err)
+		}
+		ran := 0
+		for i := range due {
+			if p := &due[i]; !skip[p.ID] && ctx.Err() == nil {
+				ran++
+				if err := ct.runReconcile(ctx, p); err != nil {
+					skip[p.ID] = true
+					failed = errors.Join(failed, fmt.Errorf("reconcile project %s: %w", p.ID, err))
+				}
+			}
+		}
+		if ran == 0 {
+			break
+		}
+	}
+	return failed
+}
+
+// runReconcile makes the due run of a project: over the day before the day of the run.
+func (ct *Controller) runReconcile(ctx context.Context, p *store.Project) error {
+	zone, now := zoneOf(p), ct.clock.Now()
+	at := clock.TimeOf(p.ReconcileNext).In(zone)
+	if earliest := clock.TimeOf(now).In(zone).AddDate(0, 0, -maxCatchUp); at.Before(earliest) {
+		at = earliest
+	}
+	day := time.Date(at.Year(), at.Month(), at.Day()-1, 12, 0, 0, 0, zone).Format(time.DateOnly)
+	from, to, err := dayOf(day, zone)
+	if err != nil {
+		return err
+	}
+	next := nextReconcile(&p.Reconcile, max(p.ReconcileNext, at.UnixMilli()))
+	r, err := ct.o.Store.RunReconcile(ctx, store.ReconcileRun{
+		Project: p.ID, Day: day, Timezone: zone.String(), From: from.UnixMilli(), To: to.UnixMilli(),
+		ExpectList: p.Reconcile.ExpectList, Due: p.ReconcileNext, Next: next,
+	}, MaxReportItems, now, store.Actor{})
+	if err != nil {
+		return err
+	}
+	if wrong := r.Wrong(); len(wrong) > 0 {
+		ct.log.Warn("daily reconciliation found differences", "project", p.ID, "day", day, "wrong", wrong,
+			"missing", r.Missing)
+	}
+	return nil
+}
+
+// purgeReconciles removes reports, items and lists whose retention has ended.
+func (ct *Controller) purgeReconciles(ctx context.Context, now int64, limit int) (int, error) {
+	day := clock.TimeOf(now).UTC().AddDate(0, 0, -listsKept).Format(time.DateOnly)
+	return ct.o.Store.PurgeReconciles(ctx, now, ct.retention(now).Callbacks, day, limit)
+}
