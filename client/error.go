@@ -59,6 +59,7 @@ const (
 	CodeIdempotencyMismatch   Code = "idempotency_mismatch"
 	CodeTooManyGuesses        Code = "too_many_guesses"
 	CodeRateLimited           Code = "rate_limited"
+	CodeResendLimited         Code = "resend_limited"
 	CodeTooManyRedrives       Code = "too_many_redrives"
 	CodeAwaitingApproval      Code = "awaiting_approval"
 	CodeNotAwaitingApproval   Code = "not_awaiting_approval"

@@ -109,7 +109,7 @@ func ExampleClient_ReconcileReport() {
 }
 
 func ExampleClient_ReconcileReports() {
-	shop := newProject("shop-42")
+	shop := newProject("shop-45")
 	if _, err := shop.RunReconcile(ctx, "2020-01-01", "an example"); err != nil {
 		log.Fatal(err)
 	}

@@ -149,7 +149,8 @@ func TestSuccessOfMaintenanceIsMeasured(t *testing.T) {
 		tasks := slices.AppendSeq(slices.Collect(maps.Keys(b.series(name))), maps.Keys(other.series(name)))
 		slices.Sort(tasks)
 		b.is("functions of both processes", tasks,
-			[]string{"alerts", "audit", "chain", "failing", "fold", "purge", "rules", "sweep"})
+			[]string{"alerts", "audit", "chain", "failing", "fold", "purge", "reconcile", "rules",
+				"sweep"})
 		between(b, "age of the last sweep", float64(time.Now().Unix())-b.series(name)["sweep"], 0, 15)
 
 		b.set(fail(errDown), "Overdue")

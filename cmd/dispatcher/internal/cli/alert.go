@@ -84,7 +84,8 @@ func (f *alertFields) send(c *session, r request, done string) error {
 // alertCreate creates an alert.
 type alertCreate struct {
 	alertFields
-	Disabled bool `in:"enabled,not" aliases:"disable" help:"Create the alert disabled."`
+	SilenceUntil string `in:"silence_until" placeholder:"TIME" help:"No messages until this time, RFC 3339."`
+	Disabled     bool   `in:"enabled,not" aliases:"disable" help:"Create the alert disabled."`
 }
 
 // Run creates the alert.
