@@ -57,6 +57,7 @@ type Store interface {
 	LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error)
 	LateSchedules(ctx context.Context, project string, before int64, limit int) ([]store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
+	ReconcileReports(ctx context.Context, project, before string, limit int) ([]store.ReconcileReport, error)
 }
 
 // Index is the part of the index that this package uses. *index.Index implements it.

@@ -52,8 +52,19 @@ func (v *projectView) find(ctx context.Context, a *store.Alert) ([]finding, erro
 		return v.pollUnresolved(ctx, w)
 	case store.AlertScheduleLate:
 		return v.scheduleLate(ctx, w)
+	case store.AlertReconcile:
+		return v.reconcile(ctx)
 	}
 	return nil, nil
+}
+
+// reconcile looks at the report of the last day.
+func (v *projectView) reconcile(ctx context.Context) ([]finding, error) {
+	last, err := v.as.o.Store.ReconcileReports(ctx, v.project, "", 1)
+	if err != nil || len(last) == 0 || len(last[0].Wrong()) == 0 {
+		return nil, err
+	}
+	return []finding{{instance: last[0].Day, name: last[0].Day, value: float64(last[0].Missing)}}, nil
 }
 
 // above compares a value with a threshold. A value at the threshold breaks the condition if at is set.
