@@ -172,6 +172,20 @@ func TestRestartRepeatsNoMessage(t *testing.T) {
 	})
 }
 
+// A daily reconciliation without its list fires, and a later run of the day that is good resolves it.
+func TestReconciliationFires(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		b.rule(rules.When{Kind: "reconcile"})
+		run := store.ReconcileRun{Project: project, Day: "1999-12-31", Timezone: "UTC", To: b.engine.Now(),
+			ExpectList: true}
+		must(b.db.RunReconcile(b.Context(), run, 10, b.engine.Now(), operator))
+		b.awaitMessage("firing: 1999-12-31: Daily reconciliation", time.Minute)
+		run.ExpectList = false
+		must(b.db.RunReconcile(b.Context(), run, 10, b.engine.Now(), operator))
+		b.awaitMessage("resolved: ", 5*time.Minute)
+	})
+}
+
 // Errors of an alert name its fields as the API does.
 func TestWrongAlert(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {

@@ -361,6 +361,11 @@ func (s *calledStore) PurgeVersions(ctx context.Context, a1 int64, a2 int64, a3 
 func (s *calledStore) PutPreset(ctx context.Context, a1 store.Preset, a2 store.Actor) (store.Preset, error) {
 	return call1(ctx, s, "PutPreset", func(ctx context.Context) (store.Preset, error) { return s.Store.PutPreset(ctx, a1, a2) }, a1, a2)
 }
+func (s *calledStore) ReconcileReports(ctx context.Context, a1 string, a2 string, a3 int) ([]store.ReconcileReport, error) {
+	return call1(ctx, s, "ReconcileReports", func(ctx context.Context) ([]store.ReconcileReport, error) {
+		return s.Store.ReconcileReports(ctx, a1, a2, a3)
+	}, a1, a2, a3)
+}
 func (s *calledStore) RedrivesToDo(ctx context.Context, a1 string, a2 int) ([]store.Redrive, error) {
 	return call1(ctx, s, "RedrivesToDo", func(ctx context.Context) ([]store.Redrive, error) { return s.Store.RedrivesToDo(ctx, a1, a2) }, a1, a2)
 }

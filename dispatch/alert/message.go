@@ -37,7 +37,7 @@ var english = words{
 		store.AlertBreakerOpen:     "The circuit breaker has been open for %[1]s (threshold %[2]s).",
 		store.AlertPollUnresolved:  "Within %[3]s %[1]s status polls ended without a result (limit %[2]s).",
 		store.AlertScheduleLate:    "The schedule is late by %[1]s (threshold %[2]s).",
-		store.AlertReconcile:       "Daily reconciliation: %[1]s references missing, or no balance, or no list.",
+		store.AlertReconcile:       "Daily reconciliation: %[1]s references missing, or no balance or list.",
 	},
 	noCallback: "The last run created no callback.",
 	instance:   "%[1]s: %[2]s", resolved: "Resolved after %[2]s: %[1]s", more: "… and %d more",
@@ -248,7 +248,7 @@ func nextDigest(a *store.Alert, now int64) int64 {
 var pages = map[store.AlertKind]string{
 	store.AlertOldestDue:       "/ui/callbacks?overdue=true",
 	store.AlertDeadRate:        "/ui/dead",
-	store.AlertEndpointSuccess: "/ui/endpoints?show=failing",
+	store.AlertEndpointSuccess: "/ui/endpoints?failing=true",
 	store.AlertBreakerOpen:     "/ui/lanes",
 	store.AlertPollUnresolved:  "/ui/polls?state=dead",
 	store.AlertScheduleLate:    "/ui/schedules",
