@@ -22,9 +22,10 @@ type words struct {
 	kinds map[store.AlertKind]string
 	// noCallback is the sentence about a schedule whose last run created no callback.
 	noCallback string
-	// firing and resolved begin a line about one instance: %[1]s is its name, %[2]s the sentence.
-	firing, instance, resolved, more string
-	// accepted, fired and still are lines of the daily summary.
+	// instance and resolved are lines about one instance: %[1]s is its name, %[2]s the sentence or how long
+	// it fired. more is the number of instances that are left out.
+	instance, resolved, more string
+	// The rest are lines and the title of the daily summary.
 	counts, fired, still, quiet, summary string
 }
 
