@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -162,7 +161,6 @@ func (a *API) createViewLink(ctx context.Context, c *gin.Context, who caller, id
 		return err
 	}
 	return a.respond(c, http.StatusOK, client.ViewLink{
-		URL:       strings.TrimRight(a.PublicURL, "/") + query.ViewRoot + "/" + link.Token,
-		ExpiresAt: moment(link.ExpiresAt),
+		URL: query.ViewURL(a.PublicURL, link.Token), ExpiresAt: moment(link.ExpiresAt),
 	})
 }

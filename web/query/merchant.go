@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -11,6 +12,11 @@ import (
 
 // ViewRoot is the path prefix of the pages of merchants. The token of a link follows it.
 const ViewRoot = "/view"
+
+// ViewURL returns the URL of a link's pages. It is a path if publicURL is empty.
+func ViewURL(publicURL, token string) string {
+	return strings.TrimRight(publicURL, "/") + ViewRoot + "/" + token
+}
 
 // A Merchant is the view of a caller that may see one endpoint alone: by a link, or by a key of the endpoint.
 // Everything that such a caller reads or does passes through it. A callback of another endpoint or project is

@@ -42,6 +42,8 @@ func (u *UI) endpointActs() []Route {
 			respond: u.rotateSecret,
 		},
 		{name: "secret", scope: store.ScopeAdmin, respond: u.revealSecret},
+		{name: "view_link", ask: (*form).askViewLink, respond: u.createViewLink},
+		{name: "revoke_links", do: u.revokeViewLinks},
 	})
 }
 

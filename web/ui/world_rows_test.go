@@ -63,6 +63,9 @@ var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
+	"CreateViewLink": control.NewViewLink{
+		Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: testNow + 3_600_000},
+	},
 	"Report": func(w *world, args []any) *control.Report {
 		r := &control.Report{At: testNow, FirstDue: testNow, Attempts: w.has.Attempts}
 		for _, c := range w.has.Callbacks {
