@@ -92,6 +92,11 @@ func (m *Merchant) Attempts(ctx context.Context, id string, before, limit int) (
 		return nil, err
 	}
 	attempts, err := m.Store.Attempts(ctx, m.Project, id, before, limit)
+	return redactedAttempts(attempts), err
+}
+
+// redactedAttempts returns attempts without what is internal to the sender.
+func redactedAttempts(attempts []store.Attempt) []store.Attempt {
 	attempts = slices.Clone(attempts)
 	for i := range attempts {
 		a := &attempts[i]
@@ -105,7 +110,7 @@ func (m *Merchant) Attempts(ctx context.Context, id string, before, limit int) (
 		}
 		a.URL = store.MaskURL(a.URL)
 	}
-	return attempts, err
+	return attempts
 }
 
 // Payload returns the payload of a callback.
@@ -116,15 +121,21 @@ func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error
 	return m.Store.Payload(ctx, m.Project, id)
 }
 
-// Report returns the delivery report of a callback.
+// Report returns what a delivery report of a callback says.
 func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
 	if _, err := m.own(ctx, id); err != nil {
 		return nil, err
 	}
-	return m.Engine.Report(ctx, m.Project, id)
+	whole, err := m.Engine.Report(ctx, m.Project, id)
+	if err != nil {
+		return nil, err
+	}
+	r := *whole
+	r.Callback, r.Attempts = m.redacted(r.Callback), redactedAttempts(r.Attempts)
+	return &r, nil
 }
 
-// Evidence returns the delivery report of a callback as text in English.
+// Evidence returns the delivery report of a callback as English text.
 func (m *Merchant) Evidence(ctx context.Context, id string) (string, error) {
 	if _, err := m.own(ctx, id); err != nil {
 		return "", err
