@@ -105,7 +105,7 @@ func fillTemplate(url string) error {
 	}
 	return execURL(url, `CREATE SCHEMA made;
 		CREATE TABLE made.projects AS TABLE projects; CREATE TABLE made.versions AS TABLE versions;
-		CREATE TABLE made.audit_head AS TABLE audit_head`)
+		CREATE TABLE made.audit_head AS TABLE audit_head; CREATE TABLE made.stop AS TABLE stop`)
 }
 
 // emptyDatabase deletes all rows but those that migrations insert. It reports whether the database is still
@@ -134,6 +134,7 @@ func emptyDatabase(url string) (small bool, err error) {
 			INSERT INTO projects SELECT * FROM made.projects;
 			INSERT INTO versions SELECT * FROM made.versions;
 			INSERT INTO audit_head SELECT * FROM made.audit_head;
+			INSERT INTO stop SELECT * FROM made.stop;
 		END $$`)
 	return err == nil, err
 }

@@ -158,9 +158,15 @@ func parts(word string) []string {
 	return strings.Split(word, ",")
 }
 
-// time parses a number, or a time relative to the script's clock.
+// time parses a number, a time relative to the script's clock, or the id of a lane as laneOr prints it.
 func (s *script) time(word string) int64 {
 	switch {
+	case word[0] == '#':
+		for id, printed := range s.lanes {
+			if word == fmt.Sprint("#", printed) {
+				return id
+			}
+		}
 	case word == "forever":
 		return store.Forever
 	case word == "now":

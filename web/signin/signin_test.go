@@ -155,10 +155,12 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	idp, _ := start(t)
 	for name, respond := range map[string]http.HandlerFunc{
-		"500":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", 500) },
-		"not JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
-		"too long":   func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
-		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, idp.URL, 302) },
+		"500":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", 500) },
+		"not JSON": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"too long": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, idp.URL, http.StatusFound)
+		},
 		"not its own": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"issuer":"x"}`))
 		},
