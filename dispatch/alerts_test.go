@@ -158,7 +158,7 @@ func TestDailySummary(t *testing.T) {
 	})
 }
 
-// What fires is told once, whatever process evaluates it: a restart repeats no message, and loses none.
+// What fires is reported once, whichever process evaluates it: a restart repeats no message, and loses none.
 func TestRestartRepeatsNoMessage(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		b.rule(rules.When{Kind: "oldest_due", AboveTime: new(10 * time.Second)})

@@ -463,7 +463,7 @@ CREATE TABLE alert_firings (
 	fired_at      INTEGER NOT NULL,
 	clear_since   INTEGER NOT NULL,
 	resolved_at   INTEGER NOT NULL,
-	told          INTEGER NOT NULL,
+	notified INTEGER NOT NULL,
 	live          INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX alert_firings_live ON alert_firings (project, alert_id, instance) WHERE live = 1;

@@ -109,8 +109,8 @@ type AlertFiring struct {
 	// PendingSince is when the condition was first broken, FiredAt when the alert fired, ClearSince when the
 	// condition was met again, ResolvedAt when the firing ended. Zero: not yet.
 	PendingSince, FiredAt, ClearSince, ResolvedAt int64
-	// Told: a message about the firing was sent.
-	Told bool
+	// Notified: a message about the firing was sent.
+	Notified bool
 	// Live: the evaluation still needs the row. The others are the history.
 	Live bool
 }

@@ -30,7 +30,7 @@ type advance struct {
 	// put are the firings to write, by id, and drop the ids of those to delete.
 	put  map[string]store.AlertFiring
 	drop []string
-	// fired and resolved are the firings that no message has told.
+	// fired and resolved are the firings that no message has reported.
 	fired, resolved []store.AlertFiring
 	// firing is the number of instances that fire now.
 	firing int
@@ -90,7 +90,7 @@ func progress(r *store.AlertFiring, f *finding, a *store.Alert, now int64) (gone
 		if now-r.PendingSince >= a.When.For.Milliseconds() {
 			r.FiredAt, r.Name, r.Value = now, f.name, f.value
 		}
-	case r.ResolvedAt != 0 && broken: // it fires again before a message told its end
+	case r.ResolvedAt != 0 && broken: // it fires again before a message reported its end
 		r.ResolvedAt, r.ClearSince = 0, 0
 	case r.ResolvedAt != 0:
 	case f != nil:
@@ -103,20 +103,20 @@ func progress(r *store.AlertFiring, f *finding, a *store.Alert, now int64) (gone
 	return false
 }
 
-// add decides what a message has to tell about a firing. In a silence nothing is told, and what fires after
-// it is told again. An end that was never told to fire needs no message.
+// add decides what a message reports about a firing. A silence has no messages, and what fires after
+// it is reported again. The end of a firing that was never reported needs no message.
 func (s *advance) add(a *store.Alert, r *store.AlertFiring, now int64) {
 	ended := r.ResolvedAt != 0
 	switch {
 	case r.FiredAt == 0:
 		return
 	case a.Silenced(now):
-		r.Told, r.Live = false, !ended
-	case ended && r.Told:
+		r.Notified, r.Live = false, !ended
+	case ended && r.Notified:
 		s.resolved = append(s.resolved, *r)
 	case ended:
 		r.Live = false
-	case !r.Told:
+	case !r.Notified:
 		s.fired = append(s.fired, *r)
 	}
 	if !ended {
@@ -124,10 +124,10 @@ func (s *advance) add(a *store.Alert, r *store.AlertFiring, now int64) {
 	}
 }
 
-// told marks what the message of this step tells.
-func (s *advance) told() {
+// markNotified marks what the message of this step reports.
+func (s *advance) markNotified() {
 	for _, r := range s.fired {
-		r.Told = true
+		r.Notified = true
 		s.put[r.ID] = r
 	}
 	for _, r := range s.resolved {

@@ -24,7 +24,7 @@ func newHistory(t *testing.T, when store.AlertWhen) *history {
 
 // step evaluates once and returns what a message tells: "+a" for an instance that fired, "-a" for one that
 // resolved.
-func (h *history) step(found ...finding) (told string) {
+func (h *history) step(found ...finding) (notified string) {
 	h.t.Helper()
 	h.now += 10_000
 	var live []store.AlertFiring
@@ -35,13 +35,13 @@ func (h *history) step(found ...finding) (told string) {
 	}
 	step := advanceAlert(&h.a, live, found, h.now, func() string { h.ids++; return fmt.Sprint("id", h.ids) })
 	if n := len(step.fired) + len(step.resolved); n > 0 && h.now-h.a.SentAt >= messageEvery.Milliseconds() {
-		step.told()
+		step.markNotified()
 		h.a.SentAt = h.now
 		for _, r := range step.fired {
-			told += "+" + r.Instance
+			notified += "+" + r.Instance
 		}
 		for _, r := range step.resolved {
-			told += "-" + r.Instance
+			notified += "-" + r.Instance
 		}
 	}
 	for id, r := range step.put {
@@ -50,16 +50,16 @@ func (h *history) step(found ...finding) (told string) {
 	for _, id := range step.drop {
 		delete(h.rows, id)
 	}
-	return told
+	return notified
 }
 
 // want makes n steps, and checks that the last one tells a text and the others nothing.
 func (h *history) want(text string, n int, found ...finding) {
 	h.t.Helper()
 	for i := range n {
-		told := h.step(found...)
-		if expected := map[bool]string{true: text}[i == n-1]; told != expected {
-			h.t.Fatalf("step %d of %d tells %q, want %q", i+1, n, told, expected)
+		notified := h.step(found...)
+		if expected := map[bool]string{true: text}[i == n-1]; notified != expected {
+			h.t.Fatalf("step %d of %d reports %q, want %q", i+1, n, notified, expected)
 		}
 	}
 }
@@ -99,12 +99,12 @@ func TestOneMessageForMany(t *testing.T) {
 	h.want("+a+b", 1, broken("a"), broken("b"))
 	h.want("", 5, broken("b"), broken("c"))
 	h.want("+c+d", 1, broken("b"), broken("c"), broken("d"), near("e"))
-	if told := h.step(broken("b"), broken("c")); told != "" {
-		t.Errorf("%q a step after a message", told)
+	if notified := h.step(broken("b"), broken("c")); notified != "" {
+		t.Errorf("%q a step after a message", notified)
 	}
 }
 
-// Nothing is told in a silence. What fires after it is told again, once; what ended in it is not.
+// A silence has no messages. What fires after it is reported again, once; what ended in it is not.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, store.AlertWhen{})

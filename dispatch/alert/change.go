@@ -66,7 +66,7 @@ func (as *Alerts) CreateAlert(ctx context.Context, project string, ch Change, by
 	return as.viewOf(&a), as.prepareSink(ctx, &a)
 }
 
-// PatchAlert changes the given fields of an alert. With another condition, and disabled, it begins anew.
+// PatchAlert changes the given fields of an alert. With another condition, or disabled, it starts from ok.
 func (as *Alerts) PatchAlert(ctx context.Context, project, id string, ch Change,
 	by store.Actor) (View, error) {
 	now := as.clock.Now()

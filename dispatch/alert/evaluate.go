@@ -101,7 +101,7 @@ func (as *Alerts) evaluateProject(ctx context.Context, r *round, project string)
 	return errors.Join(errs...)
 }
 
-// step writes what an evaluation of an alert found, with a message if there is something to tell.
+// step writes what an evaluation of an alert found, with a message if there is something to report.
 func (as *Alerts) step(
 	ctx context.Context, a *store.Alert, live []store.AlertFiring, found []finding, now int64,
 ) error {
@@ -125,7 +125,7 @@ func (as *Alerts) step(
 	case tells:
 		s.Draft, err = as.draft(ctx, a, changeMessage(a, &step, as.link(a), now))
 		if err == nil {
-			step.told()
+			step.markNotified()
 		}
 	}
 	if digest || tells {

@@ -38,7 +38,7 @@ type totalWindow struct {
 }
 
 // totalWindows keep samples of endpoints' totals: the difference of two is what happened in between. They are
-// of this process, so after a change of the process that evaluates a window begins anew.
+// of this process, so after another process takes over, a window starts empty.
 type totalWindows struct {
 	windows map[windowKey]*totalWindow
 	samples int

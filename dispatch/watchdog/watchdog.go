@@ -124,10 +124,10 @@ func (w *Watchdog) Run(ctx context.Context) error {
 // A watched is a check with its state.
 type watched struct {
 	Check
-	// told: the last message says that the subject fails. since is when it began to differ from that. Zero:
+	// reported: the last message says that the subject fails. since is when it began to differ. Zero:
 	// it does not.
-	told  bool
-	since time.Time
+	reported bool
+	since    time.Time
 }
 
 // look makes all checks.
@@ -153,7 +153,7 @@ func (w *Watchdog) look(ctx context.Context) {
 // next returns the state that becomes a message now, or "", and when it began. A state must last for After
 // in both directions, so a subject that comes and goes makes one message.
 func (c *watched) next(fails bool, now time.Time) (state sink.State, since time.Time) {
-	if fails == c.told {
+	if fails == c.reported {
 		c.since = time.Time{}
 		return "", since
 	}
@@ -163,7 +163,7 @@ func (c *watched) next(fails bool, now time.Time) (state sink.State, since time.
 	if now.Sub(c.since) < After {
 		return "", since
 	}
-	since, c.since, c.told = c.since, time.Time{}, fails
+	since, c.since, c.reported = c.since, time.Time{}, fails
 	if fails {
 		return sink.Firing, since
 	}

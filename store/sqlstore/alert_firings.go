@@ -9,7 +9,7 @@ import (
 )
 
 var firingColumns = sqldb.Named[store.AlertFiring](`id project alert_id instance name value pending_since
-	fired_at clear_since resolved_at told live`)
+	fired_at clear_since resolved_at notified live`)
 
 // LiveFirings returns what the alerts of a project have found and not finished, by alert and instance.
 func (db *DB) LiveFirings(ctx context.Context, project string, limit int) ([]store.AlertFiring, error) {

@@ -77,8 +77,8 @@ func (t *tx) lockAlert(project, id string) (store.Alert, error) {
 // ChangeAlert changes an alert. change gets the alert as it is, and may run more than once. The store's own
 // fields (ids, times, version, the last message) stay as they are. It returns the alert before and after the
 // change, store.ErrNotFound, store.ErrExists for a name that is taken, or the error of change. A change
-// without effect gets no version and no audit entry. With another condition, or disabled, the alert begins
-// anew: its firings end.
+// without effect gets no version and no audit entry. With another condition, or disabled, the alert starts
+// from ok: its firings end.
 func (db *DB) ChangeAlert(ctx context.Context, project, id string, change func(*store.Alert) error, now int64,
 	by store.Actor) (a store.Alert, before store.Alert, err error) {
 	err = db.change(ctx, "change alert "+id, func(t *tx) error {

@@ -59,7 +59,7 @@ func testAlertSteps(f *fixture) {
 		errOf(f.Get(f.ctx(), project, late.Callback.ID)))
 
 	f.now += 1000
-	one.FiredAt, one.Told, one.Value = f.now, true, 3
+	one.FiredAt, one.Notified, one.Value = f.now, true, 3
 	message := f.draft()
 	firing := []store.AlertFiring{one}
 	got = f.step(store.AlertStep{Alert: a, Put: firing, Drop: []string{two.ID}, Draft: &message})
