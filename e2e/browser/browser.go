@@ -91,6 +91,8 @@ type tab struct {
 	ctx context.Context
 	// base is the server's address, without a path.
 	base string
+	// clicks and presses count what the user did with a mouse and on the keyboard.
+	clicks, presses int
 
 	mu      sync.Mutex
 	wrong   []string

@@ -658,7 +658,7 @@ const strangers = (words) => {
     if (e.closest("[translate=no], code, samp, q, textarea")) return;
     if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
     const foreign = chinese
-      ? (text.match(/[A-Za-z][A-Za-z-]{2,}/g) || []).filter((w) => !alike.has(w))
+      ? (text.match(/[A-Za-z][A-Za-z-]{2,}|\d(ms|[dhms])(?![A-Za-z])/g) || []).filter((w) => !alike.has(w))
       : text.match(/[\u3000-\u9fff]+/g) || [];
     if (foreign.length) found.add(foreign.join(" ") + " in “" + text.trim().slice(0, 80) + "”");
   };

@@ -67,6 +67,7 @@ func (t *tab) click(selector, text string) {
 		}
 		return err
 	})
+	t.clicks++
 	for _, kind := range []input.DispatchMouseEventType{
 		input.DispatchMouseEventTypeMouseMoved, input.DispatchMouseEventTypeMousePressed,
 		input.DispatchMouseEventTypeMouseReleased,
@@ -139,6 +140,7 @@ func (t *tab) press(key string) {
 	if !known {
 		t.Fatalf("there is no key %q", key)
 	}
+	t.presses++
 	event.Key, event.NativeVirtualKeyCode = strings.TrimPrefix(key, "Shift+"), event.WindowsVirtualKeyCode
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown,
 		input.DispatchKeyEventTypeKeyUp} {

@@ -3,6 +3,7 @@ package ui
 import (
 	"html/template"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -139,13 +140,25 @@ var durationUnit = regexp.MustCompile(`([\d.]+)(ms|d|h|m|s)`)
 
 // duration formats a duration in its two largest units.
 func (l *language) duration(d time.Duration) string {
-	return durationUnit.ReplaceAllStringFunc(shortDuration(d), func(part string) string {
-		m := durationUnit.FindStringSubmatch(part)
-		if key := "unit." + m[2]; l.has(key) {
-			return l.text(key, "n", m[1])
-		}
-		return part
-	})
+	return durationUnit.ReplaceAllStringFunc(shortDuration(d), l.unit)
+}
+
+// unit formats a number with a unit, such as "3m".
+func (l *language) unit(part string) string {
+	m := durationUnit.FindStringSubmatch(part)
+	if key := "unit." + m[2]; l.has(key) {
+		return l.text(key, "n", m[1])
+	}
+	return part
+}
+
+// Units returns the viewer's words for day, hour, minute, second and millisecond, for the page's script.
+func (b *base) Units() string {
+	words := []string{"d", "h", "m", "s", "ms"}
+	for i, unit := range words {
+		words[i] = strings.TrimPrefix(b.lang.unit("0"+unit), "0")
+	}
+	return strings.Join(words, " ")
 }
 
 // shortDuration formats a duration in its two largest units, such as "2d3h", "1m20s" or "350ms".

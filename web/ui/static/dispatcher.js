@@ -22,16 +22,19 @@ if (zone) {
 // clockOffset is the server's clock minus the browser's, in milliseconds.
 const clockOffset = Number(body.dataset.now || Date.now()) - Date.now();
 
+// units are the page's words for them, which are not those of English on a Chinese page.
+const [day, hour, minute, second, millisecond] = body.dataset.units.split(" ");
+
 function duration(ms) {
-  const units = [[86400000, "d"], [3600000, "h"], [60000, "m"], [1000, "s"]];
-  if (ms < 1000) return Math.round(ms) + "ms";
-  if (ms < 10000) return Math.round(ms / 100) / 10 + "s";
+  const units = [[86400000, day], [3600000, hour], [60000, minute], [1000, second]];
+  if (ms < 1000) return Math.round(ms) + millisecond;
+  if (ms < 10000) return Math.round(ms / 100) / 10 + second;
   for (let i = 0; i < units.length; i++) {
     const [size, name] = units[i];
     if (ms < size) continue;
     const smaller = units[i + 1];
     const whole = Math.floor(ms / size);
-    const rest = smaller && !(name === "d" && whole >= 10) ? Math.floor((ms % size) / smaller[0]) : 0;
+    const rest = smaller && !(i === 0 && whole >= 10) ? Math.floor((ms % size) / smaller[0]) : 0;
     return whole + name + (rest ? rest + smaller[1] : "");
   }
   return "";
