@@ -50,8 +50,8 @@ func TestBrowserOrderIsCured(t *testing.T) {
 				t.Logf("%s: %d clicks, %d keys, %.1f s", o.story, b.clicks, b.presses,
 					time.Since(began).Seconds())
 				if b.clicks > o.clicks || b.presses > o.presses {
-					t.Errorf("%s: %d clicks and %d keys, want at most %d and %d", o.story, b.clicks, b.presses,
-						o.clicks, o.presses)
+					t.Errorf("%s: %d clicks and %d keys, want at most %d and %d",
+						o.story, b.clicks, b.presses, o.clicks, o.presses)
 				}
 				b.picture(fmt.Sprintf("cured-%s-%s", o.story, c.name))
 			}
