@@ -56,12 +56,14 @@ func TestRobots(t *testing.T) {
 		robot := testserver.NewRobot(t, kind)
 		robot.SetKeyword("overdue")
 		config := robotConfig(robot, kind)
-		long := make([]string, 1000)
+		long, full := make([]string, 1000), make([]string, 1000)
 		for i := range long {
 			long[i] = strings.Repeat("订单 <b>&\"x\" ", 20)
+			full[i] = strings.Repeat("x", 45) // fills a message to the last line
 		}
 		robot.SetRate(100)
-		for i, m := range []sink.Message{alert("endpoint Shop 7"), alert(long...), alert()} {
+		messages := []sink.Message{alert("endpoint Shop 7"), alert(long...), alert(full...), alert()}
+		for i, m := range messages {
 			if i == 1 {
 				config.Language = sink.Chinese
 				if kind != sink.Teams {
@@ -73,7 +75,7 @@ func TestRobots(t *testing.T) {
 				t.Errorf("%s: message %d: %s %s", kind, i, resp.Class, resp.ResponseBody)
 			}
 		}
-		if n := len(robot.Accepted()); n != 3 {
+		if n := len(robot.Accepted()); n != len(messages) {
 			t.Errorf("%s: %d messages were accepted: %q", kind, n, robot.Refused())
 		}
 	}

@@ -48,7 +48,8 @@ type Robot struct {
 	refused  []string
 	times    []time.Time
 	blocked  time.Time
-	now      func() time.Time
+	// ahead is how far the robot's clock is ahead.
+	ahead time.Duration
 }
 
 // An Answer is an answer of a robot.
@@ -71,7 +72,7 @@ func NewRobot(tb testing.TB, kind string) *Robot {
 	if !ok {
 		tb.Fatalf("no robot of the kind %q", kind)
 	}
-	b := &Robot{kind: kind, now: time.Now}
+	b := &Robot{kind: kind}
 	if kind == RobotDingTalk || kind == RobotFeishu {
 		b.Secret = "SEC0123456789abcdef0123456789abcdef"
 	}
@@ -94,6 +95,15 @@ func (b *Robot) SetRate(perMinute int) {
 	defer b.mu.Unlock()
 	b.perMinute = perMinute
 }
+
+// SetClock sets the robot's clock ahead.
+func (b *Robot) SetClock(ahead time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ahead = ahead
+}
+
+func (b *Robot) now() time.Time { return time.Now().Add(b.ahead) }
 
 // Force sets the answers to the next requests. They are not checked and not accepted.
 func (b *Robot) Force(answers ...Answer) {
@@ -294,7 +304,7 @@ func (b *Robot) feishu(r *http.Request, body []byte) Answer {
 	switch {
 	case r.URL.Path != "/open-apis/bot/v2/hook/"+RobotSecret:
 		return refuse(19001, "param invalid: incoming webhook access token invalid")
-	case err != nil || len(body) > 20<<10:
+	case err != nil || len(body) > 20_000:
 		return refuse(9499, "Bad Request")
 	case timeErr != nil || age > time.Hour || m.Sign != hmacBase64(m.Timestamp+"\n"+b.Secret, ""):
 		return refuse(19021, "sign match fail or timestamp is not within one hour from current time")
@@ -349,7 +359,7 @@ func (b *Robot) teams(r *http.Request, body []byte) Answer {
 	switch {
 	case r.URL.Query().Get("sig") != RobotSecret:
 		return Answer{Status: http.StatusUnauthorized, Body: "DirectApiAuthorizationRequired"}
-	case len(body) > 28<<10:
+	case len(body) > 28_000:
 		return Answer{Status: http.StatusRequestEntityTooLarge}
 	case json.Unmarshal(body, &m) != nil || m.Type != "message" || len(m.Attachments) != 1:
 		return bad

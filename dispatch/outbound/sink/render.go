@@ -100,7 +100,7 @@ func (c Config) format(m Message) (f format, limit int, contentType string) {
 		}
 		return c.weComMarkdown(m), 4096, jsonType
 	case Feishu:
-		return c.feishu(m), 20_000, jsonType
+		return c.feishu(m), 20_000 - 200, jsonType // the signature is added to the body
 	case Slack:
 		return c.slack(m), 12_000, jsonType
 	case Teams:
