@@ -64,7 +64,8 @@ type AlertSink struct {
 	Type string `json:"type" api:"required" schema:"enum: [dingtalk, wecom, feishu, slack, teams, email, webhook]"`
 	// The whole URL of the robot or webhook. Not for email.
 	URL string `json:"url,omitempty"`
-	// Signing secret of a robot of DingTalk or Feishu, or of a webhook (whsec_…).
+	// Signing secret of a robot of DingTalk or Feishu, or of a webhook (whsec_…). Without it messages are not
+	// signed.
 	Secret string `json:"secret,omitempty"`
 	// Phone numbers or user ids to mention, or all.
 	Mentions []string `json:"mentions,omitempty" api:"most=51" schema:"maxItems: 50"`

@@ -43,13 +43,9 @@ func (as *Alerts) openSink(a *store.Alert) (c sink.Config, err error) {
 // putSink creates the endpoint of a sink, or brings it up to date, and returns its id.
 func (as *Alerts) putSink(ctx context.Context, a *store.Alert, c *sink.Config) (string, error) {
 	d := c.Delivery()
-	var key []byte
-	if d.Secret != "" {
-		var err error
-		key, err = sign.ParseSecretFor(d.Use, d.Secret)
-		if err != nil {
-			return "", fmt.Errorf("secret of the sink: %w", err)
-		}
+	key, err := sign.ParseSecretFor(d.Use, d.Secret)
+	if err != nil {
+		return "", fmt.Errorf("secret of the sink: %w", err)
 	}
 	return as.o.Endpoints.PutSink(ctx, store.Endpoint{
 		Project: a.Project, ExternalID: store.SinkPrefix + a.SinkID,

@@ -12,8 +12,7 @@ import (
 var sinkActor = store.Actor{Name: "dispatcher", Reason: "sink of an alert"}
 
 // PutSink creates or changes the endpoint with ep's external id, which alerts send their messages to, and
-// returns its id. It stores a secret of the use, unless key is nil; the one before ends at once. A pause
-// stays.
+// returns its id. It stores a secret of the use; the one before ends at once. A pause stays.
 func (ct *Controller) PutSink(ctx context.Context, ep store.Endpoint, use string,
 	key []byte) (string, error) {
 	now := ct.clock.Now()
@@ -33,13 +32,11 @@ func (ct *Controller) PutSink(ctx context.Context, ep store.Endpoint, use string
 		return "", fmt.Errorf("put the endpoint of a sink: %w", err)
 	}
 	id := done[0].Endpoint.ID
-	if key != nil {
-		row := store.Secret{Project: ep.Project, Owner: id, Use: use, CreatedAt: now}
-		if _, err := ct.secret.Add(ctx, row, key, now, false, sinkActor); err != nil {
-			return "", fmt.Errorf("store the secret of a sink: %w", err)
-		}
-		ct.secret.Forget(ep.Project)
+	row := store.Secret{Project: ep.Project, Owner: id, Use: use, CreatedAt: now}
+	if _, err := ct.secret.Add(ctx, row, key, now, false, sinkActor); err != nil {
+		return "", fmt.Errorf("store the secret of a sink: %w", err)
 	}
+	ct.secret.Forget(ep.Project)
 	ct.accept.SettingsChanged(ctx)
 	return id, nil
 }

@@ -50,15 +50,11 @@ func newPost(c sink.Config, sender Sender, log *slog.Logger, count func(result s
 	r := outbound.Request{
 		URL: d.URL, Method: d.Method, Timeout: d.Policy.Timeout, Success: d.Success, Signer: d.Signer,
 	}
-	if d.Secret == "" {
-		r.Signer = sign.None
-	} else {
-		key, err := sign.ParseSecretFor(d.Use, d.Secret)
-		if err != nil {
-			return nil, err
-		}
-		r.Secrets = []sign.Secret{{Key: key}}
+	key, err := sign.ParseSecretFor(d.Use, d.Secret)
+	if err != nil {
+		return nil, err
 	}
+	r.Secrets = []sign.Secret{{Key: key}}
 	return &post{
 		config: c, request: r, gap: d.Rate.Per / time.Duration(max(d.Rate.Count, 1)), sender: sender,
 		log: log, count: count, wake: make(chan struct{}, 1),

@@ -19,7 +19,7 @@ import (
 // credential. SQL has the URL's scheme and host only. They are not among Names, and Parse refuses them:
 // callers cannot use them.
 const (
-	// SealedURL sends to the URL of the secret and signs nothing.
+	// SealedURL sends to the URL of the secret. With a signing secret ("whsec_…") it signs as Standard.
 	SealedURL = "sealed-url"
 	// DingTalk adds a timestamp and an HMAC to the URL's query, if there is a signing secret.
 	DingTalk = "dingtalk"
@@ -134,8 +134,20 @@ func (s sealedURL) hidden() []string {
 // "v2", occur by chance.
 const minHiddenPart = 8
 
+// signSealedURL signs as Standard Webhooks v1, if there is a signing secret.
 func signSealedURL(r *Request) (Signature, error) {
-	_, out, err := openSealedURL(r)
+	s, out, err := openSealedURL(r)
+	if err != nil || s.secret == "" {
+		return out, err
+	}
+	key, err := ParseSecret(s.secret)
+	if err != nil {
+		return Signature{}, &KeyError{"the signing secret of the sealed URL cannot be used"}
+	}
+	standard := *r
+	standard.Secrets = []Secret{{ID: r.Secrets[0].ID, Key: key}}
+	signed, err := signV1(&standard)
+	out.Standard = signed.Standard
 	return out, err
 }
 

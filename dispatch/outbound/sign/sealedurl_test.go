@@ -62,6 +62,27 @@ func TestSealedURLs(t *testing.T) {
 	}
 }
 
+// TestSealedWebhook checks that a sealed URL with a signing secret is signed as Standard Webhooks v1.
+func TestSealedWebhook(t *testing.T) {
+	t.Parallel()
+	const receiver = "https://robot.example/hook/path-secret"
+	key := []byte("signing-secret-3-24bytes")
+	r := sealedRequest(t, FormatURLSecret(receiver, FormatSecret(key)))
+	r.ID = "cb_1"
+	got, err := NewCache().Sign(SealedURL, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Secrets = []Secret{{ID: "s1", Key: key}}
+	want, err := NewCache().Sign(Standard, r)
+	if err != nil || got.Standard != want.Standard || want.Standard == "" || got.URL.String() != receiver {
+		t.Errorf("signed %q to %s, want %q, %v", got.Standard, got.URL, want.Standard, err)
+	}
+	if !slices.Contains(got.Hidden, FormatSecret(key)) {
+		t.Errorf("the signing secret is not hidden: %q", got.Hidden)
+	}
+}
+
 func TestSealedURLIsForOneHost(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{

@@ -3,7 +3,7 @@
 // platform's format and within its limits, and says how the engine has to send them.
 //
 //   - All text of a message is plain. Render escapes it: no name becomes a link, a mention or a header.
-//   - The URL of a robot is its credential. Delivery puts it into the secret. Masked leaves only the host.
+//   - The URL of a sink is its credential. Delivery puts it into the secret. Masked leaves only the host.
 //
 // The package sends nothing and keeps no state.
 package sink
@@ -48,7 +48,7 @@ type Config struct {
 	// URL is the whole URL of the robot or of the webhook. Email has none.
 	URL string `json:"url,omitempty"`
 	// Secret is the signing secret of a robot of DingTalk or Feishu, or that of a webhook ("whsec_…"). Empty:
-	// the platform needs none, and a webhook is signed with a secret that its endpoint gets.
+	// messages are not signed.
 	Secret string `json:"secret,omitempty"`
 	// Mentions are phone numbers or user ids, or "all". DingTalk, WeCom, Feishu and Slack have them.
 	Mentions []string `json:"mentions,omitempty"`

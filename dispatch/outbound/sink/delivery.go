@@ -12,9 +12,9 @@ import (
 // A Delivery says how the engine sends the messages of a sink.
 type Delivery struct {
 	Method string
-	// URL has no credential: of a robot and a mail server it is scheme and host, and of a webhook all.
+	// URL has no credential: it is scheme and host. The whole URL is in Secret.
 	URL string
-	// Signer signs with Secret, a text of the use Use. A webhook without a secret has none yet.
+	// Signer signs with Secret, a text of the use Use.
 	Signer, Secret, Use string
 	Success             store.Success
 	Policy              store.Policy
@@ -78,7 +78,7 @@ var presets = map[string]Preset{
 		Success: `{"permanent_if":{"status":["500-599"]}}`,
 		Rate:    store.Rate{Count: 30, Per: time.Minute},
 	},
-	Webhook: {Signer: sign.Standard, Rate: store.Rate{Count: 5, Per: time.Second}},
+	Webhook: {Signer: sign.SealedURL, Rate: store.Rate{Count: 5, Per: time.Second}},
 }
 
 // mailTimeout is longer than that of the others: many mail servers wait before they greet and accept.
@@ -102,22 +102,18 @@ func PresetOf(kind string) Preset { return presets[kind] }
 func (c Config) Delivery() Delivery {
 	p := presets[c.Type]
 	d := Delivery{
-		Method: "POST", URL: c.URL, Signer: p.Signer, Secret: c.Secret, Use: sign.UseHMAC,
-		Success: store.Success{Name: rule.HTTP2xx}, Policy: policy(), Rate: p.Rate, Concurrency: 1,
-		ExpiresIn: ExpiresIn,
+		Method: "POST", Signer: p.Signer, Use: sign.UseURL, Success: store.Success{Name: rule.HTTP2xx},
+		Policy: policy(), Rate: p.Rate, Concurrency: 1, ExpiresIn: ExpiresIn,
 	}
 	if p.Success != "" {
 		d.Success = store.Success{Name: rule.CustomName, Rule: p.Success}
-	}
-	if c.Type == Webhook {
-		return d
 	}
 	whole := c.URL
 	if c.Type == Email {
 		d.Policy.Timeout = mailTimeout
 		whole = c.mailURL()
 	}
-	d.Use, d.Secret = sign.UseURL, sign.FormatURLSecret(whole, c.Secret)
+	d.Secret = sign.FormatURLSecret(whole, c.Secret)
 	if u, err := url.Parse(whole); err == nil {
 		d.URL = u.Scheme + "://" + u.Host + "/"
 	}

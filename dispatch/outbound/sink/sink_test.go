@@ -94,12 +94,9 @@ func TestNothingShowsACredential(t *testing.T) {
 		c := example(kind)
 		d := c.Delivery()
 		body, _ := c.Render(Message{Title: "t", State: Firing, At: at})
-		shown := fmt.Sprintf("%+v %s %s", c.Masked(), body, c.Fingerprint())
-		if kind != Webhook {
-			shown += d.URL
-		}
-		for _, secret := range []string{"secret-1", "secret-2", "secret-3", "password-4"} {
-			if strings.Contains(shown, secret) {
+		shown := fmt.Sprintf("%+v %s %s %s", c.Masked(), body, c.Fingerprint(), d.URL)
+		for _, secret := range []string{"secret-1", "secret-2", "secret-3", "password-4", c.Secret} {
+			if secret != "" && strings.Contains(shown, secret) {
 				t.Errorf("%s shows %s: %s", kind, secret, shown)
 			}
 		}
