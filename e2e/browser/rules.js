@@ -655,7 +655,8 @@ const strangers = (words) => {
     // without commands of the program, URLs and the references of the scene
     const text = said.replace(/dispatcher [^。；）”]*/g, "").replace(/https?:\S+|\/v1\/\S+/g, "")
       .replace(/refund-\d+|order-\d+-\d+/g, "");
-    if (e.closest("[translate=no], code, samp, q, textarea")) return;
+    if (e.closest("[translate]")?.getAttribute("translate") === "no") return;
+    if (e.closest("code, samp, q, textarea")) return;
     if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
     const foreign = chinese
       ? (text.match(/[A-Za-z][A-Za-z-]{2,}|\d(ms|[dhms])(?![A-Za-z])/g) || []).filter((w) => !alike.has(w))

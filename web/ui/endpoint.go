@@ -214,6 +214,19 @@ func (b *base) addTexts(s *laneState) {
 	}
 }
 
+// Notes returns the states and their notes in one line, for the title of a cell that may cut them. It is
+// empty if one state without a note is all.
+func (b *base) Notes(states []laneState) string {
+	if len(states) == 0 || len(states) == 1 && states[0].Note == "" {
+		return ""
+	}
+	var parts []string
+	for _, s := range states {
+		parts = append(parts, strings.TrimSpace(s.Text+" "+s.Note))
+	}
+	return strings.Join(parts, " · ")
+}
+
 // path returns the path of an act on the endpoint.
 func (row *endpointRow) path(act string) string { return Root + "/endpoints/" + row.FullID + "/" + act }
 
@@ -266,7 +279,7 @@ func hoursAgo(now int64, hours int) int64 {
 
 // figuresOf computes the figures from the activity rows of one lane.
 func figuresOf(rows []store.Activity, from int64, hours int) figures {
-	f := figures{hours: spansOf(rows, store.Hour, from, hours)}
+	f := figures{hours: spansOf(rows, store.Hour.Milliseconds(), from, hours)}
 	var all store.Activity
 	for i := range f.hours {
 		f.some = f.some || f.hours[i].Succeeded+f.hours[i].Failed+f.hours[i].Unknown > 0
@@ -332,7 +345,6 @@ func (f *figures) chart(
 			NoData: b.T("endpoint.chart.none")},
 		TimeAxis: picture.TimeAxis{
 			From: time.UnixMilli(f.hours[0].At), To: time.UnixMilli(end), Location: b.zone.Location,
-			Header: b.T("endpoint.chart.hour"),
 		},
 		Form: form, Step: time.Hour, Height: 180, Value: value,
 	}

@@ -70,7 +70,7 @@ func (u *UI) overview(r *request) (*response, error) {
 func (u *UI) readRates(r *request) ([]store.Activity, error) {
 	from := store.Minute.Begin(r.now) - 59*store.Minute.Milliseconds()
 	rows, err := u.Store.Activity(r.ctx, r.caller.Project, 0, store.Minute, from, r.now+1)
-	return spansOf(rows, store.Minute, from, 60), err
+	return spansOf(rows, store.Minute.Milliseconds(), from, 60), err
 }
 
 // figuresOfHour sets the figures from the minutes of the last hour. Rates are those of the last one to two
@@ -155,15 +155,22 @@ func (u *UI) readNewest(r *request, p *overviewPage, _ *store.Counts) error {
 	return err
 }
 
-// A timeRange is the period of the charts: n spans up to now.
+// A timeRange is the period of the charts: n points up to now. A point covers several spans, so that each of
+// the points has the width of a pointer.
 type timeRange struct {
-	name string
-	span store.Span
-	n    int64
+	name  string
+	span  store.Span
+	spans int64
+	n     int
 }
 
+// length is the time that a point covers, in milliseconds.
+func (r timeRange) length() int64 { return r.spans * r.span.Milliseconds() }
+
 // timeRanges are the choices. The first is the default.
-var timeRanges = [...]timeRange{{"1h", store.Minute, 60}, {"24h", store.Quarter, 96}, {"7d", store.Hour, 168}}
+var timeRanges = [...]timeRange{
+	{"1h", store.Minute, 1, 60}, {"24h", store.Quarter, 2, 48}, {"7d", store.Hour, 3, 56},
+}
 
 func rangeOf(name string) timeRange {
 	return timeRanges[max(slices.IndexFunc(timeRanges[:], func(r timeRange) bool {
@@ -191,13 +198,13 @@ func (u *UI) drawCharts(r *request, p *overviewPage, counts *store.Counts) error
 		p.Ranges = append(p.Ranges, chip{Text: p.T("range." + each.name), Link: p.With("range", each.name),
 			Current: each == chosen})
 	}
-	length := chosen.span.Milliseconds()
-	from := chosen.span.Begin(r.now) - (chosen.n-1)*length
+	length := chosen.length()
+	from := r.now - r.now%length - int64(chosen.n-1)*length
 	rows, err := u.Store.Activity(r.ctx, r.caller.Project, 0, chosen.span, from, r.now+1)
 	if err != nil {
 		return err
 	}
-	spans := spansOf(rows, chosen.span, from, int(chosen.n))
+	spans := spansOf(rows, length, from, chosen.n)
 	// A span that has just begun is omitted: a few events in its first second would show as a high rate.
 	if r.now-spans[len(spans)-1].At < length/4 {
 		spans = spans[:len(spans)-1]
@@ -213,7 +220,8 @@ func (u *UI) drawCharts(r *request, p *overviewPage, counts *store.Counts) error
 		name string, form picture.Form, value func(float64) string, all ...picture.Series,
 	) template.HTML {
 		return picture.Chart{
-			Frame: p.quiet(name), TimeAxis: axis, Form: form, Times: times, Step: time.Duration(chosen.span),
+			Frame: p.picture(name), TimeAxis: axis, Form: form, Times: times,
+			Step:   time.Duration(length) * time.Millisecond,
 			Series: all, Value: value, Height: chartHeight,
 		}.HTML()
 	}
@@ -229,14 +237,15 @@ func (u *UI) drawCharts(r *request, p *overviewPage, counts *store.Counts) error
 	return nil
 }
 
-// spansOf sums rows into n consecutive spans that begin at from. Spans without rows are zero.
-func spansOf(rows []store.Activity, span store.Span, from int64, n int) []store.Activity {
+// spansOf sums rows into n consecutive spans of a length in milliseconds. The first begins at from. Spans
+// without rows are zero.
+func spansOf(rows []store.Activity, length, from int64, n int) []store.Activity {
 	spans := make([]store.Activity, n)
 	for i := range spans {
-		spans[i].At = from + int64(i)*span.Milliseconds()
+		spans[i].At = from + int64(i)*length
 	}
 	for i := range rows {
-		if at := (rows[i].At - from) / span.Milliseconds(); rows[i].At >= from && at < int64(n) {
+		if at := (rows[i].At - from) / length; rows[i].At >= from && at < int64(n) {
 			spans[at].Add(&rows[i])
 		}
 	}
@@ -280,16 +289,9 @@ func (b *base) picture(name string) picture.Frame {
 		Desc: b.T("chart." + name + ".says"), NoData: b.T("chart.nodata")}
 }
 
-// quiet returns the frame of one of several charts on a page.
-func (b *base) quiet(name string) picture.Frame {
-	f := b.picture(name)
-	f.Quiet = true
-	return f
-}
-
 // axis returns a time axis in the viewer's zone.
 func (b *base) axis(from, to time.Time) picture.TimeAxis {
-	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location, Header: b.T("chart.time")}
+	return picture.TimeAxis{From: from, To: to, Location: b.zone.Location}
 }
 
 // tiersChart draws the number of scheduled callbacks by the number of their next attempt. It has no waits:
@@ -339,10 +341,10 @@ func (p *overviewPage) dueChart(hours []store.DueHour) template.HTML {
 		}
 	}
 	return picture.Chart{
-		Frame: p.quiet("due"), Height: chartHeight, Form: picture.Bars,
+		Frame: p.picture("due"), Height: chartHeight, Form: picture.Bars,
 		TimeAxis: p.axis(time.UnixMilli(from), time.Time{}),
 		Step:     time.Hour,
-		Times:    timesOf(spansOf(nil, store.Hour, from, dueHours)),
+		Times:    timesOf(spansOf(nil, store.Hour.Milliseconds(), from, dueHours)),
 		First:    &picture.Bar{Name: p.T("chart.due.now"), Value: float64(p.Due.Count)},
 		Series:   []picture.Series{{Name: p.T("chart.due.count"), Values: counts}}, Value: whole,
 	}.HTML()

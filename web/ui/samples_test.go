@@ -22,8 +22,8 @@ import (
 func sampleSpan(n int) store.Activity {
 	i := int64(n - 1)
 	for _, r := range timeRanges {
-		if i >= r.n {
-			i -= r.n
+		if of := int64(r.n) * r.spans; i >= of {
+			i -= of
 			continue
 		}
 		a := store.Activity{

@@ -68,7 +68,7 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	p := read(times, []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
 	two := read(times[:2*maxPoints], []Series{{Values: values}}, time.Time{}, time.Time{}).thinned(maxPoints)
 	if n := len(p.at); n != maxPoints || len(two.at) != n {
-		t.Errorf("%d of 3,000 and %d of 600 points are left, want %d", n, len(two.at), maxPoints)
+		t.Errorf("%d of 3,000 and %d of 120 points are left, want %d", n, len(two.at), maxPoints)
 	}
 	if !slices.Contains(p.rows[0], 99) || !slices.Contains(p.rows[0], 1) {
 		t.Error("the peak or the dip is missing")
@@ -78,8 +78,8 @@ func TestThinningKeepsPeaksAndDips(t *testing.T) {
 	for _, v := range sums.rows[0] {
 		total += v
 	}
-	if every != 10 || total != 150_000 {
-		t.Errorf("the sum of groups of %d is %g, want groups of 10 and 150,000", every, total)
+	if every != 50 || total != 150_000 {
+		t.Errorf("the sum of groups of %d is %g, want groups of 50 and 150,000", every, total)
 	}
 }
 

@@ -28,8 +28,8 @@ type Chart struct {
 	TimeAxis
 	Form Form
 	// Times are the times of the values, or the begins of the counted spans, ascending. A time that is not
-	// after the previous one is omitted. Above 300, neighbours are merged: lines keep peaks and dips, bars
-	// are summed. Spark ignores Times and draws values at equal distances.
+	// after the previous one is omitted. Above 60, neighbours are merged: lines keep peaks and dips, bars are
+	// summed. Spark ignores Times and draws values at equal distances.
 	Times []time.Time
 	// Step is the span of a bar. Zero means the distance of the first two times, or an hour.
 	Step time.Duration
@@ -92,10 +92,9 @@ type drawing struct {
 	paths   markup // in the stretched SVG, in units
 	overlay markup // in the outer SVG, in percent
 	hits    []hit
-	table   table
 }
 
-// A hit is a part of the plot that tells a point's values. It is a radio button: a chart is one stop of the
+// A hit is the part of the plot that shows a point's values. It is a radio button: a chart is one stop of the
 // Tab key, and the arrow keys go from point to point without a script. All hits of a chart have the same
 // width. A first bar stands apart.
 type hit struct {
@@ -114,31 +113,17 @@ func (d *drawing) y(v float64) int {
 	return tenths(float64(d.bottom()) - d.values.at(v)*float64(d.bottom()-above))
 }
 
-// hit sets the parts that tell values: those of before, and one for each of the points that fit.
+// hit sets the hits: those of before, and one for each point.
 func (d *drawing) hit(p points, axis span, before []hit) {
-	most := maxHits
-	if d.Quiet {
-		most = maxQuiet
-	}
 	d.hits = before
-	every := max((len(p.at)+most-1)/most, 1)
-	for i := 0; i < len(p.at); i += every {
+	for i := range p.at {
 		d.hits = append(d.hits, hit{text: hitText(axis.moment(p.at[i]), d.Series, p, i, d.write)})
 	}
 }
 
-// html returns the chart. It omits the hits if the markup would exceed maxBytes.
-func (d *drawing) html() template.HTML {
-	m := d.figure(d.hits)
-	if len(m.b) > maxBytes && len(d.hits) > 0 {
-		m = d.figure(nil)
-	}
-	return m.html()
-}
-
-// figure returns the markup of the chart. The outer SVG holds texts and marks; the inner one holds the paths
+// html returns the markup of the chart. The outer SVG holds texts and marks; the inner one holds the paths
 // and is stretched to the width of the page.
-func (d *drawing) figure(hits []hit) *markup {
+func (d *drawing) html() template.HTML {
 	m := &markup{}
 	kind, height := "lines", strconv.Itoa(d.Height)
 	empty := len(d.paths.b) == 0
@@ -159,25 +144,18 @@ func (d *drawing) figure(hits []hit) *markup {
 		m.tag(`<p class="pic-none">`, d.NoData, maxText, `</p>`)
 	}
 	if !empty {
-		d.tell(m, hits)
+		d.drawHits(m)
 	}
-	m.put(`</div>`)
-	if !empty && len(hits) == 0 {
-		d.table.draw(m, d.Title)
-	}
-	m.put(`</figure>`)
-	return m
+	m.put(`</div></figure>`)
+	return m.html()
 }
 
-// tell draws the parts of the plot that tell values.
-func (d *drawing) tell(m *markup, hits []hit) {
-	if len(hits) == 0 {
-		return
-	}
+// drawHits draws the hits over the plot.
+func (d *drawing) drawHits(m *markup) {
 	m.put(`<div class="pic-hits" role="group"`)
 	m.tag(` aria-label="`, d.Title, maxText, `">`)
 	name := ident(d.ID) + "-v"
-	for _, h := range hits {
+	for _, h := range d.hits {
 		m.put(`<label`)
 		if h.apart {
 			m.put(` class="pic-apart"`)
@@ -271,31 +249,3 @@ func (d *drawing) legend(m *markup) {
 
 // dash returns the class of a dash pattern. It distinguishes series without colours.
 func dash(place int) string { return "pic-d" + strconv.Itoa(place+1) }
-
-// A table holds the data of a chart for screen readers.
-type table struct {
-	head []string
-	rows [][]string
-}
-
-// draw draws the table in a visually hidden box. The box is needed because browsers do not shrink a table
-// below its content.
-func (t *table) draw(m *markup, caption string) {
-	m.put(`<div class="visually-hidden"><table>`)
-	if caption != "" {
-		m.tag(`<caption>`, caption, maxText, `</caption>`)
-	}
-	m.put(`<thead><tr>`)
-	for _, h := range t.head {
-		m.tag(`<th scope="col">`, h, maxName, `</th>`)
-	}
-	m.put(`</tr></thead><tbody>`)
-	for _, row := range t.rows {
-		m.tag(`<tr><th scope="row">`, row[0], maxName, `</th>`)
-		for _, cell := range row[1:] {
-			m.tag(`<td>`, cell, maxName, `</td>`)
-		}
-		m.put(`</tr>`)
-	}
-	m.put(`</tbody></table></div>`)
-}

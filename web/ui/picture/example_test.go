@@ -16,7 +16,7 @@ func ExampleChart() {
 			ID: "throughput", Title: "Throughput", NoData: "Nothing yet.",
 			Desc: "Callbacks per second in the last hour.",
 		},
-		TimeAxis: picture.TimeAxis{Location: time.UTC, Header: "Time"},
+		TimeAxis: picture.TimeAxis{Location: time.UTC},
 		Value:    func(v float64) string { return fmt.Sprintf("%g/s", v) },
 	}
 	page := template.Must(template.New("page").Parse("{{.Throughput.HTML}}\n"))

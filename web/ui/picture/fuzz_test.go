@@ -50,7 +50,7 @@ func FuzzCharts(f *testing.F) {
 		}
 		frame := Frame{ID: text, Title: text, Desc: text, NoData: text}
 		l := Chart{
-			Frame: frame, TimeAxis: TimeAxis{Location: shanghai, Header: text}, Times: times,
+			Frame: frame, TimeAxis: TimeAxis{Location: shanghai}, Times: times,
 			Series: []Series{{Name: text, Values: first, Fill: true},
 				{Name: text, Values: second, Tone: []Tone{"", Bad}[height%2]}},
 			Height: int(height), Scale: Scale(height % 2),

@@ -179,6 +179,8 @@ type pathData struct {
 	d    []byte
 	x, y int
 	last byte
+	// flat is the x coordinate at which a horizontal line begins, and flatAt its place in d.
+	flat, flatAt int
 }
 
 func (p *pathData) move(x, y int) {
@@ -188,6 +190,10 @@ func (p *pathData) move(x, y int) {
 }
 
 func (p *pathData) line(x, y int) {
+	if y == p.y {
+		p.across(x)
+		return
+	}
 	if p.last != 'l' {
 		p.d = append(p.d, 'l')
 	} else if x >= p.x {
@@ -195,6 +201,16 @@ func (p *pathData) line(x, y int) {
 	}
 	p.pair(x-p.x, y-p.y)
 	p.x, p.y, p.last = x, y, 'l'
+}
+
+// across draws a horizontal line to x. Several in a row become one.
+func (p *pathData) across(x int) {
+	if p.last != 'h' {
+		p.flat, p.flatAt = p.x, len(p.d)
+	}
+	p.d = append(p.d[:p.flatAt], 'h')
+	p.d = appendTenths(p.d, x-p.flat)
+	p.x, p.last = x, 'h'
 }
 
 // down draws a vertical line to y.

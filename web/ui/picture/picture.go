@@ -6,16 +6,15 @@
 //   - The markup is well-formed. It has no style attribute or element, no script and no event handler.
 //   - All input texts are escaped and cut.
 //   - The same input gives the same bytes.
-//   - The size of a chart is bounded for any input (about 12 KB at 168 points).
+//   - The size of a chart is bounded for any input (about 12 KB at 60 points).
 //   - NaN, infinities and negative numbers are gaps. Without data the frame is empty
 //     and shows NoData.
 //   - Text keeps its size on a narrow page. Only the paths are stretched.
 //
-// A point tells its values while the pointer or the focus is on it: the points are radio buttons with the
-// values as their names. For screen readers a chart has role="img", a title and a description. A chart
-// without such points has a table of its data (class visually-hidden, at most 25 rows). Categories and Ladder
-// are HTML lists, and their shapes are hidden from screen readers. A picture without a title is decoration.
-// Series differ in colour, dashes and the mark at the end of the line.
+// A chart shows the values of a point while the pointer or the focus is on it: the points are radio buttons
+// with the values as their names. For screen readers a chart has role="img", a title and a description.
+// Categories and Ladder are HTML lists, and their shapes are hidden from screen readers. A picture without a
+// title is decoration. Series differ in colour, dashes and the mark at the end of the line.
 //
 // The package contains no texts of a language, reads no clock, fetches no data and holds no state.
 package picture
@@ -35,17 +34,14 @@ var CSS string
 
 // Bounds.
 const (
-	maxPoints = 300    // points of a series; more are merged
-	maxSeries = 3      // series of a chart
-	maxRows   = 25     // rows of the table: a day by hours, with both ends
-	maxHits   = 60     // points that tell their values; of more points, every second or third does
-	maxQuiet  = 30     // the same for a quiet chart
-	maxBytes  = 12_000 // above it, no point tells its values
-	maxItems  = 100    // items of a list
-	maxName   = 80     // characters of a name, a label or a value
-	maxText   = 500    // characters of a title or a description
-	biggest   = 1e15   // numbers above it are gaps
-	smallest  = 1e-9   // positive numbers below it are drawn as zero
+	maxPoints = 60   // points of a series; more are merged
+	maxSeries = 3    // series of a chart
+	maxItems  = 100  // items of a list
+	maxName   = 80   // characters of a name, a label or a value
+	maxShort  = 32   // the same for a point
+	maxText   = 500  // characters of a title or a description
+	biggest   = 1e15 // numbers above it are gaps
+	smallest  = 1e-9 // positive numbers below it are drawn as zero
 )
 
 // A Frame is the part that all charts share.
@@ -57,8 +53,6 @@ type Frame struct {
 	Title, Desc string
 	// NoData is the text of a chart without data.
 	NoData string
-	// Quiet lets fewer points tell their values, so that several charts fit into the size of one page.
-	Quiet bool
 }
 
 // A TimeAxis configures the time axis of a chart.
@@ -67,8 +61,6 @@ type TimeAxis struct {
 	From, To time.Time
 	// Location is the time zone of the labels and of round times. Nil means UTC.
 	Location *time.Location
-	// Header is the head of the column of times in the table.
-	Header string
 }
 
 // A Tone is a colour with a meaning. It is the class name in the style sheet. The zero value is the default
@@ -97,7 +89,7 @@ func (t Tone) class(place int) string {
 
 // A Series is one row of values. Values[i] belongs to Chart.Times[i].
 type Series struct {
-	// Name is shown in the legend, in the table and in tooltips.
+	// Name is shown in the legend and beside the values of a point.
 	Name string
 	// Values that are NaN, infinite, negative or above 1e15 are gaps. Missing values are gaps too.
 	Values []float64

@@ -126,27 +126,3 @@ func sum(group []float64, _ float64) float64 {
 	}
 	return sum
 }
-
-// tabled returns a table of at most maxRows rows: every n-th point and the last.
-func (p points) tabled(axis span, series []Series, header string, write func(float64) string) table {
-	t := table{head: []string{header}}
-	for _, s := range series {
-		t.head = append(t.head, s.Name)
-	}
-	every := max((len(p.at)+maxRows-3)/(maxRows-1), 1)
-	for i := 0; i < len(p.at); i++ {
-		if i%every != 0 && i != len(p.at)-1 {
-			continue
-		}
-		row := []string{axis.moment(p.at[i])}
-		for _, values := range p.rows {
-			cell := "–"
-			if !math.IsNaN(values[i]) {
-				cell = write(values[i])
-			}
-			row = append(row, cell)
-		}
-		t.rows = append(t.rows, row)
-	}
-	return t
-}

@@ -93,7 +93,7 @@ func frame(id string, words ...string) Frame {
 	return f
 }
 
-var clocked = TimeAxis{Location: shanghai, Header: "Time"}
+var clocked = TimeAxis{Location: shanghai}
 
 // samples returns pictures of each kind: without data, with one value, with usual data and with hostile data.
 func samples() []sample {
@@ -102,14 +102,9 @@ func samples() []sample {
 		writtenSamples(), oddSamples())
 }
 
-// oddSamples returns pictures with values that cannot be drawn or that exceed a bound, and with quiet frames.
+// oddSamples returns pictures with values that cannot be drawn or that exceed a bound.
 func oddSamples() []sample {
 	three := []Series{{Name: "A", Values: []float64{1, 2, 3}}}
-	quiet := func(id string) Frame {
-		f := frame(id)
-		f.Quiet = true
-		return f
-	}
 	return []sample{
 		{"lines, below zero", Chart{
 			Frame: frame("below"), TimeAxis: clocked, Times: hours(2),
@@ -119,10 +114,10 @@ func oddSamples() []sample {
 			Frame: frame("missing"), TimeAxis: clocked, Times: hours(2),
 			Series: []Series{{Name: "A", Values: []float64{math.NaN(), 7}}},
 		}},
-		{"lines, quiet", Chart{Frame: quiet("quiet-lines"), Times: hours(3), Series: three}},
-		{"bars, quiet", Chart{Form: Bars, Frame: quiet("quiet-bars"), Times: hours(3), Series: three}},
-		{"due, quiet", Chart{
-			Form: Bars, Frame: quiet("quiet-due"), Times: hours(3), First: &Bar{Value: 5}, Series: three,
+		{"lines, three", Chart{Frame: frame("three-lines"), Times: hours(3), Series: three}},
+		{"bars, three", Chart{Form: Bars, Frame: frame("three-bars"), Times: hours(3), Series: three}},
+		{"due, no name", Chart{
+			Form: Bars, Frame: frame("due-no-name"), Times: hours(3), First: &Bar{Value: 5}, Series: three,
 		}},
 		{"spark, wide", Chart{Form: Spark, Series: []Series{{Values: []float64{1, 2}}}, Width: 1 << 40}},
 		{"ladder, 100 steps", longLadder()},
@@ -229,7 +224,7 @@ func barSamples() []sample {
 		{"bars, a month by days", outcomes("bars-month", 30, 24*time.Hour)},
 		{"bars, 5,000", outcomes("bars-huge", 5000, time.Minute)},
 		{"bars, hostile", Chart{
-			Form: Bars, Frame: frame("bars-hostile", hostile), TimeAxis: TimeAxis{Header: hostile},
+			Form: Bars, Frame: frame("bars-hostile", hostile),
 			Times: append(hours(30), start), Step: -time.Hour, Height: 1 << 30,
 			Series: []Series{
 				{Name: hostile, Values: []float64{math.NaN(), -1, math.Inf(-1), 1e300, 1e15, 3}},

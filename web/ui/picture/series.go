@@ -31,7 +31,6 @@ func (d *drawing) lines(p points) {
 		d.line(axis, p, place)
 	}
 	d.hit(p, axis, nil)
-	d.table = p.tabled(axis, d.Series, d.Header, d.write)
 }
 
 // line draws one series with the mark at its last value.
@@ -127,13 +126,13 @@ func (d *drawing) bars(p points) {
 		return
 	}
 	axis := d.TimeAxis.resolve(p.at[0], p.at[len(p.at)-1].Add(step))
-	taken, rows := 0, maxRows
+	taken := 0
 	var before []hit
 	bar := plotWidth / (float64(len(p.at)) + 1 + firstBarGap)
 	if d.First != nil {
 		axis.left = bar * (1 + firstBarGap)
 		first.Name = fit(first.Name, 120)
-		taken, rows = width(first.Name)+10, maxRows-1
+		taken = width(first.Name) + 10
 		d.labels = []label{{text: first.Name, from: 1, start: true, bare: true}}
 		text := &markup{}
 		text.text(first.Name, maxName)
@@ -145,10 +144,7 @@ func (d *drawing) bars(p points) {
 	slot := func(i int) (from, to float64) { return axis.at(p.at[i]), axis.at(p.at[i].Add(step)) }
 	d.stack(p, slot)
 	d.hit(p, axis, before)
-	sums, _ := p.summed(rows)
-	d.table = sums.tabled(axis, d.Series, d.Header, d.write)
 	if d.First != nil {
-		d.table.rows = append([][]string{{first.Name, d.write(first.Value)}}, d.table.rows...)
 		var stroke pathData
 		if h := d.barHeight(first.Value); h > 0 {
 			stroke.move(tenths(bar/2), d.bottom()*10)
@@ -200,16 +196,16 @@ func barWidth(from, to float64) int { return max(tenths(min((to-from)*0.74, 60))
 // hitText returns the values of a point: its time, and the value of each series.
 func hitText(moment string, series []Series, p points, i int, write func(float64) string) string {
 	m := &markup{}
-	m.text(moment, maxName)
+	m.text(moment, maxShort)
 	for s := range series {
 		if math.IsNaN(p.rows[s][i]) {
 			continue
 		}
 		m.put(" ·\n")
 		if series[s].Name != "" {
-			m.tag("", series[s].Name, maxName, " ")
+			m.tag("", series[s].Name, maxShort, " ")
 		}
-		m.text(write(p.rows[s][i]), maxName)
+		m.text(write(p.rows[s][i]), maxShort)
 	}
 	return string(m.b)
 }
@@ -227,7 +223,7 @@ func (c Chart) spark() template.HTML {
 	size := [2]string{strconv.Itoa(wide), strconv.Itoa(high)}
 	m.put(`<svg class="pic pic-spark" width="`, size[0], `" height="`, size[1], `" viewBox="0 0 `, size[0],
 		" ", size[1], `"`)
-	m.name(c.Frame, ` fill="none">`)
+	m.name(c.Frame, `>`)
 	var series [2]Series
 	copy(series[:], c.Series)
 	sparkPaths(m, series, float64(wide), float64(high))
@@ -254,8 +250,9 @@ func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 		greatest = 1
 	}
 	slot := (wide - 2*edge) / float64(max(len(p.at)-1, 1))
-	x := func(i int) int { return tenths(edge + float64(i)*slot) }
-	y := func(v float64) int { return tenths(high - 2 - v/greatest*(high-2-edge)) }
+	// Whole pixels: a list has many sparklines, and this makes them a third shorter.
+	x := func(i int) int { return 10 * int(math.Round(edge+float64(i)*slot)) }
+	y := func(v float64) int { return 10 * int(math.Round(high-2-v/greatest*(high-2-edge))) }
 	t := traced(p.rows[0], func(i int) (int, int) { return x(i), y(p.rows[0][i]) }, ground)
 	var bad pathData
 	for i, v := range p.rows[1] {
@@ -267,5 +264,5 @@ func sparkPaths(m *markup, series [2]Series, wide, high float64) {
 	if len(bad.d) > 0 {
 		m.strokes(bad, min(max(tenths(slot*0.7), 10), 60), string(Bad))
 	}
-	t.draw(m, series[0].Tone.class(0), "", true)
+	t.draw(m, series[0].Tone.class(0), "", false)
 }
