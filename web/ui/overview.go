@@ -206,7 +206,7 @@ func (u *UI) drawCharts(r *request, p *overviewPage, counts *store.Counts) error
 	}
 	spans := spansOf(rows, length, from, chosen.n)
 	// A span that has just begun is omitted: a few events in its first second would show as a high rate.
-	if r.now-spans[len(spans)-1].At < length/4 {
+	if r.now-spans[len(spans)-1].At < min(length/4, time.Minute.Milliseconds()) {
 		spans = spans[:len(spans)-1]
 	}
 	times := timesOf(spans)
