@@ -142,6 +142,8 @@ type EndpointFilter struct {
 	// attempt failed.
 	NotSending, Failing bool
 	Now                 int64
+	// NoSinks leaves out the endpoints of alerts.
+	NoSinks bool
 	// After continues a list after the endpoint with this id, the last of the previous page. Lists are newest
 	// first.
 	After string

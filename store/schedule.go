@@ -84,6 +84,9 @@ type ScheduleFilter struct {
 	Search string
 	// Enabled picks enabled or disabled schedules. Nil: both.
 	Enabled *bool
+	// LateBefore picks enabled schedules that were due before it and have not run, and those whose last run
+	// created no callback. Zero: all.
+	LateBefore int64
 	// After continues a list after the schedule with this id, the last of the previous page. Lists are newest
 	// first.
 	After string

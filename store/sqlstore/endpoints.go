@@ -146,6 +146,7 @@ func (db *DB) Endpoints(ctx context.Context, project string,
 	}
 	q.andIf(f.NotSending, "(endpoints.enabled = 0 OR endpoints.paused_until > ?)", f.Now)
 	q.andIf(f.Failing, "endpoints.failing_since > 0")
+	q.andIf(f.NoSinks, "substr(endpoints.external_id, 1, 11) <> 'alert-sink:'")
 	q.add("\n\tORDER BY endpoints.id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
 	return db.readEndpoints(ctx, q.text, q.args...)
 }

@@ -165,6 +165,8 @@ func (db *DB) Schedules(ctx context.Context, project string,
 	if f.Enabled != nil {
 		q.and("enabled = ?", sqldb.Bool(f.Enabled))
 	}
+	q.andIf(f.LateBefore != 0, "enabled = 1 AND (next_at > 0 AND next_at < ? OR last_error <> '')",
+		f.LateBefore)
 	q.add("\n\tORDER BY id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
 	return sqldb.Select(db.read(ctx, "read schedules"), wholeSchedule, q.text, q.args...)
 }
