@@ -123,7 +123,7 @@ func (as *Alerts) step(
 			s.Draft, err = as.digest(ctx, a, now)
 		}
 	case tells:
-		s.Draft, err = as.draft(ctx, a, changeMessage(a, &step, as.link(a), now))
+		s.Draft, err = as.draft(ctx, a, changeMessage(a, &step, as.link(a, step.fired), now))
 		if err == nil {
 			step.markNotified()
 		}

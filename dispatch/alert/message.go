@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
@@ -245,19 +246,49 @@ func nextDigest(a *store.Alert, now int64) int64 {
 	return spec.Next(clock.TimeOf(now)).UnixMilli()
 }
 
-// pages are the pages of the admin UI that show what a kind is about.
-var pages = map[store.AlertKind]string{
-	store.AlertOldestDue:       "/ui/callbacks?overdue=true",
-	store.AlertDeadRate:        "/ui/dead",
-	store.AlertEndpointSuccess: "/ui/endpoints?failing=true",
-	store.AlertBreakerOpen:     "/ui/lanes",
-	store.AlertPollUnresolved:  "/ui/polls?state=dead",
-	store.AlertScheduleLate:    "/ui/schedules",
-	store.AlertReconcile:       "/ui/books",
+// Page returns the path of the page of the admin UI that shows the cause of firings of one alert. A single
+// endpoint, lane or schedule has its own page, and several have a list.
+func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
+	one := ""
+	if len(firings) == 1 {
+		one = firings[0].Instance
+	}
+	switch w.Kind {
+	case store.AlertOldestDue:
+		page := "/ui/callbacks?overdue=true&order=due"
+		if w.Lane != "" {
+			page += "&lane=" + url.QueryEscape(w.Lane)
+		}
+		return page
+	case store.AlertDeadRate:
+		return "/ui/dead"
+	case store.AlertEndpointSuccess:
+		if one != "" {
+			return "/ui/endpoints/" + store.EndpointPrefix + one
+		}
+		return "/ui/endpoints?failing=true"
+	case store.AlertBreakerOpen:
+		if one != "" {
+			return "/ui/lane?key=" + url.QueryEscape(one)
+		}
+		return "/ui/lanes?sort=backlog&why=breaker_open"
+	case store.AlertPollUnresolved:
+		return "/ui/polls?state=dead&reason=unresolved"
+	case store.AlertScheduleLate:
+		if one != "" {
+			return "/ui/schedules/" + store.SchedulePrefix + one
+		}
+		return "/ui/schedules?enabled=late"
+	case store.AlertReconcile:
+		return "/ui/books"
+	}
+	return "/ui/alerts"
 }
 
-// link returns the page about an alert's condition; empty without a public URL.
-func (as *Alerts) link(a *store.Alert) string { return as.page(pages[a.When.Kind]) }
+// link returns the page about firings of an alert; empty without a public URL.
+func (as *Alerts) link(a *store.Alert, firings []store.AlertFiring) string {
+	return as.page(Page(&a.When, firings))
+}
 
 func (as *Alerts) page(path string) string {
 	if as.o.PublicURL == "" {

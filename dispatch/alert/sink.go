@@ -120,7 +120,7 @@ func (as *Alerts) TestAlert(ctx context.Context, project, id string, by store.Ac
 	now := as.clock.Now()
 	s, err := as.submission(ctx, &a, func(c *sink.Config) sink.Message {
 		return sink.Message{
-			State: sink.Test, Title: a.Name, Lines: []string{wordsOf(c).test}, Link: as.link(&a),
+			State: sink.Test, Title: a.Name, Lines: []string{wordsOf(c).test}, Link: as.link(&a, nil),
 			At: at(&a, now),
 		}
 	})
