@@ -172,7 +172,7 @@ func (u *UI) whoPaused(r *request, row *laneRow, code string) (string, error) {
 // failingProblem adds the endpoints whose last attempt has failed.
 func (u *UI) failingProblem(r *request, p *overviewPage) error {
 	found, err := u.Store.Endpoints(r.ctx, r.caller.Project,
-		store.EndpointFilter{Failing: true, Now: r.now, Limit: endpointsPerPage + 1})
+		store.EndpointFilter{Failing: true, NoSinks: true, Now: r.now, Limit: endpointsPerPage + 1})
 	if err != nil || len(found) == 0 {
 		return err
 	}

@@ -69,7 +69,7 @@ func actionGroups() []actionGroup {
 		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"},
 		{"key.", store.KeyPrefix, ""},
 		{"lane.", "", ""}, {"project.", "", ""}, {"secret.", "", ""}, {"preset.", "", ""}, {"index.", "", ""},
-		{"alert.", "", ""},
+		{"alert.", store.AlertPrefix, "/alerts/"},
 	}
 }
 

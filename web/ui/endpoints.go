@@ -81,7 +81,7 @@ func (u *UI) endpoints(r *request) (*response, error) {
 	p.Narrow = p.Conditions > 0
 	f := store.EndpointFilter{
 		Search: p.Search, Topic: p.Topic, NotSending: p.Held, Failing: p.Failing, Now: r.now,
-		Limit: endpointsPerPage + 1,
+		NoSinks: true, Limit: endpointsPerPage + 1,
 	}
 	f.After, _ = store.BareID("", r.query("cursor"))
 	failing, err := u.failingFirst(r, f)

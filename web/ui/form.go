@@ -28,6 +28,7 @@ const (
 	checksField   = "checks" // several of Options
 	passwordField = "password"
 	momentField   = "datetime-local"
+	timeField     = "time"
 )
 
 // A field is one input of a form.

@@ -104,6 +104,8 @@ func (u *UI) table() []Route {
 			livePage("/polls", u.polls),
 			livePage("/schedules", u.schedules),
 			livePage("/schedules/:id", u.schedule),
+			livePage("/alerts", u.alerts),
+			livePage("/alerts/:id", u.alert),
 			livePage("/redrives", u.redrives),
 			livePage("/redrives/:id", u.redrive),
 			{Method: http.MethodGet, Path: Root + "/audit", Scope: store.ScopeAdmin, live: true,
@@ -111,7 +113,8 @@ func (u *UI) table() []Route {
 			livePage("/system", u.system),
 			fixedPage("/system/keys", store.ScopeAdmin, u.keys),
 		},
-		u.callbackActs(), u.endpointActs(), u.laneActs(), u.scheduleActs(), u.redriveActs(), u.systemActs(),
+		u.callbackActs(), u.endpointActs(), u.laneActs(), u.scheduleActs(), u.alertActs(), u.redriveActs(),
+		u.systemActs(),
 		forRoot(u.stopActs()...),
 		u.keyActs(),
 		u.acts(

@@ -35,6 +35,9 @@ type scheduleRow struct {
 	Late bool
 }
 
+// lateSchedules is the choice of schedules that are late, or whose last run created no callback.
+const lateSchedules = "late"
+
 // lateAfter is how long a schedule may be overdue before it counts as late, in milliseconds. A dispatcher
 // looks for due schedules every few seconds.
 const lateAfter = 15_000
@@ -58,6 +61,8 @@ func (u *UI) schedules(r *request) (*response, error) {
 	switch chosen {
 	case "true", "false":
 		f.Enabled = new(chosen == "true")
+	case lateSchedules:
+		f.LateBefore = r.now - lateAfter
 	default:
 		chosen = ""
 	}
@@ -66,6 +71,7 @@ func (u *UI) schedules(r *request) (*response, error) {
 	p.Enabled = p.orAny(chosen, []option{
 		{Value: "true", Text: p.T("schedules.enabled"), Chosen: chosen == "true"},
 		{Value: "false", Text: p.T("schedules.disabled"), Chosen: chosen == "false"},
+		{Value: lateSchedules, Text: p.T("schedules.latest"), Chosen: chosen == lateSchedules},
 	})
 	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		f.After, p.First = c.ID, p.With()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
@@ -63,6 +64,7 @@ var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
+	"TestAlert": store.Callback{ID: testID(8)},
 	"CreateViewLink": control.NewViewLink{
 		Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: testNow + 3_600_000},
 	},
@@ -97,7 +99,8 @@ var answers = map[string]any{
 	"Endpoints": func(w *world, args []any) []store.Endpoint {
 		f := args[1].(store.EndpointFilter)
 		is := func(ep store.Endpoint) bool {
-			return (f.After == "" || ep.ID < f.After) && (!f.Failing || ep.FailingSince > 0)
+			return (f.After == "" || ep.ID < f.After) && (!f.Failing || ep.FailingSince > 0) &&
+				!(f.NoSinks && ep.IsSink())
 		}
 		return rowsWhere(w.has.Endpoints, f.Limit, is)
 	},
@@ -127,7 +130,14 @@ var answers = map[string]any{
 		f := args[1].(store.ScheduleFilter)
 		return rowsWhere(w.has.Schedules, f.Limit, func(s store.Schedule) bool {
 			return (f.After == "" || s.ID < f.After) && strings.Contains(s.Name, f.Search) &&
-				(f.Enabled == nil || s.Enabled == *f.Enabled)
+				(f.Enabled == nil || s.Enabled == *f.Enabled) &&
+				(f.LateBefore == 0 || s.NextAt < f.LateBefore || s.LastError != "")
+		})
+	},
+	"Alerts": func(w *world, args []any) []alert.View {
+		f := args[1].(store.AlertFilter)
+		return rowsWhere(w.has.Alerts, f.Limit, func(v alert.View) bool {
+			return strings.Contains(v.Name, f.Search)
 		})
 	},
 	"Redrives": func(w *world, args []any) []store.Redrive {
@@ -240,6 +250,19 @@ func (w *world) PatchEndpoint(
 	ctx context.Context, _, id string, ch control.EndpointChange, by store.Actor,
 ) (store.Endpoint, error) {
 	return store.Endpoint{}, refused(ch.Invalid, w.recordChange(ctx, "PatchEndpoint", by, id, ch))
+}
+
+func (w *world) CreateAlert(
+	ctx context.Context, _ string, ch alert.Change, by store.Actor,
+) (alert.View, error) {
+	made := alert.View{Alert: store.Alert{ID: testID(3)}}
+	return made, refused(ch.Invalid, w.recordChange(ctx, "CreateAlert", by, ch))
+}
+
+func (w *world) PatchAlert(
+	ctx context.Context, _, id string, ch alert.Change, by store.Actor,
+) (alert.View, error) {
+	return alert.View{}, refused(ch.Invalid, w.recordChange(ctx, "PatchAlert", by, id, ch))
 }
 
 // refused returns the engine's error for a change that the page has marked as invalid.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
@@ -60,6 +61,8 @@ type data struct {
 	Hours           []store.DueHour
 	Schedules       []store.Schedule
 	Runs            []store.ScheduleRun
+	Alerts          []alert.View
+	Firings         []store.AlertFiring
 	Redrives        []store.Redrive
 	Reconciliations []store.Reconciliation
 	Comparison      store.Comparison
