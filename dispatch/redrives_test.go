@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -37,5 +38,47 @@ func TestDryRunCountsUpToMost(t *testing.T) {
 		}
 		_, _, err := b.engine.CountRedrive(b.Context(), project, control.RedriveRequest{Action: "retry"})
 		b.is("without a filter", b.wrongFields(err), []string{"filter"})
+	})
+}
+
+// A redrive that awaits its approval goes on waiting if the setting is turned off: it can be approved, and
+// expires otherwise.
+func TestApprovalsOutliveTheirSetting(t *testing.T) {
+	with(always(500, ""), func(o *options) { o.ApprovalAbove = 1 }).run(t, func(b *fixture) {
+		ids := b.bury(2)
+		first, second := store.Actor{Name: "first", ID: "first"}, store.Actor{Name: "second", ID: "second"}
+		request := func(b *fixture) string {
+			r := must(b.engine.Redrive(b.Context(), project, control.RedriveRequest{
+				Action: "retry", Filter: store.Filter{Topic: "payment"}, FilterText: `{"topic":"payment"}`,
+			}, first))
+			return r.ID
+		}
+		state := func(id string, want store.RedriveState, within time.Duration) {
+			b.Helper()
+			var is store.RedriveState
+			for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(time.Second) {
+				if is = must(b.db.Redrive(b.Context(), project, id)).State; is == want {
+					return
+				}
+			}
+			b.Errorf("redrive %s is %s, want %s", id, is, want)
+		}
+		approved, forgotten := request(b), request(b)
+		state(approved, store.RedriveAwaiting, time.Minute)
+		state(forgotten, store.RedriveAwaiting, time.Minute)
+		b = b.restart(nil)
+		free := request(b)
+		state(free, store.RedriveDone, time.Minute)
+		b.ends("succeeded", time.Minute, ids...)
+		_, err := b.engine.SetRedrive(b.Context(), project, approved, store.RedriveApproved, first)
+		b.fails("its own request", err, store.ErrSecondPerson)
+		_, err = b.engine.SetRedrive(b.Context(), project, approved, store.RedriveApproved, second)
+		b.ok(err)
+		state(approved, store.RedriveDone, time.Minute)
+		state(forgotten, store.RedriveAwaiting, time.Minute)
+		time.Sleep(store.ApprovalTime*time.Millisecond - time.Hour)
+		state(forgotten, store.RedriveAwaiting, time.Minute)
+		time.Sleep(time.Hour)
+		state(forgotten, store.RedriveCanceled, time.Minute)
 	})
 }

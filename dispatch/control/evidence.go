@@ -61,7 +61,7 @@ func (ct *Controller) Evidence(ctx context.Context, project, id string) (string,
 	if err != nil {
 		return "", err
 	}
-	return r.text(), nil
+	return r.Text(), nil
 }
 
 // Report returns the report about a callback. Its error is store.ErrNotFound for an unknown callback.
@@ -92,8 +92,8 @@ func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, 
 	return r, nil
 }
 
-// text returns the report in English.
-func (r *Report) text() string {
+// Text returns the report as plain text in English.
+func (r *Report) Text() string {
 	var b strings.Builder
 	c := &r.Callback
 	line := func(name, value string) {
@@ -219,7 +219,11 @@ func writeAttempt(b *strings.Builder, c *store.Callback, a *store.Attempt) {
 		fmt.Fprintf(b, "  signed with key %s\n", a.KeyID)
 	}
 	if a.Rule != nil {
-		fmt.Fprintf(b, "  rule %s expected %s; saw %s\n", a.Rule.Name, a.Rule.Expected, a.Rule.Saw)
+		b.WriteString("  rule ")
+		if a.Rule.Name != "" {
+			b.WriteString(a.Rule.Name + " ")
+		}
+		fmt.Fprintf(b, "expected %s; saw %s\n", a.Rule.Expected, a.Rule.Saw)
 	}
 	for _, h := range a.ResponseHeaders {
 		fmt.Fprintf(b, "  response header %s: %s\n", h.Name, h.Value)

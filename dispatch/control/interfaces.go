@@ -163,8 +163,9 @@ type Store interface {
 	// StepRedrive applies the action to up to limit recorded callbacks, and removes their ids in the same
 	// transaction.
 	StepRedrive(ctx context.Context, id string, limit int, now int64) (store.RedriveStep, error)
-	// ExpireRedrives cancels up to limit redrives whose approval did not come in time, and returns how many.
-	ExpireRedrives(ctx context.Context, now int64, limit int) (int, error)
+	// ExpireRedrives cancels up to limit redrives whose approval did not come in time. It reports whether
+	// others await theirs.
+	ExpireRedrives(ctx context.Context, now int64, limit int) (awaiting bool, err error)
 	// SetRedrive pauses, resumes, approves or cancels a redrive. Errors: store.ErrNotFound,
 	// store.ErrTerminal, store.ErrAwaitingApproval, store.ErrNotAwaiting, store.ErrSecondPerson.
 	SetRedrive(ctx context.Context, project, id string, to store.RedriveState, now int64,

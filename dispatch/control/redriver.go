@@ -43,13 +43,13 @@ func newRedriver(ct *Controller) *redriver {
 }
 
 // run works on redrives until ctx ends. A process that shares SQL polls for redrives every redriveIdle. An
-// embedded process creates every redrive, so it only waits to be woken, unless approvals may expire.
+// embedded process creates every redrive, so it only waits to be woken, unless an approval may expire.
 func (d *redriver) run(ctx context.Context) {
 	l := process.Loop{
 		Every: redriveIdle, AtOnce: true, Wake: d.woken, Log: d.ct.log,
 		Failing: "redrives failed, retrying", Recovered: "redrives continue",
 	}
-	if d.ct.o.Embedded && d.ct.o.ApprovalAbove == 0 {
+	if d.ct.o.Embedded {
 		l.Every = 0
 	}
 	waited := false
@@ -67,14 +67,10 @@ func (d *redriver) run(ctx context.Context) {
 }
 
 // round gives each project its turn and returns the pause until the next round. Zero: there are no open
-// redrives.
+// redrives. A redrive that awaits its approval expires even if the setting no longer asks for approvals.
 func (d *redriver) round(ctx context.Context) (pause time.Duration, err error) {
 	budgets, last := make(map[string]*redriveBudget), make(map[string]string)
 	var errs []error
-	if d.ct.o.ApprovalAbove > 0 {
-		_, err := d.ct.o.Store.ExpireRedrives(ctx, d.ct.clock.Now(), redriveProjects)
-		errs = append(errs, err)
-	}
 	after, more := "", true
 	for more && ctx.Err() == nil {
 		page, err := d.ct.o.Store.RedrivesToDo(ctx, after, redriveProjects)
@@ -102,8 +98,13 @@ func (d *redriver) round(ctx context.Context) (pause time.Duration, err error) {
 		more = projects == redriveProjects
 	}
 	d.budgets, d.last = budgets, last // the entries of ended and paused redrives are dropped
-	if len(budgets) > 0 {
+	awaiting, err := d.ct.o.Store.ExpireRedrives(ctx, d.ct.clock.Now(), redriveProjects)
+	errs = append(errs, err)
+	switch {
+	case len(budgets) > 0:
 		pause = redrivePause
+	case awaiting:
+		pause = redriveIdle
 	}
 	return pause, errors.Join(errs...)
 }

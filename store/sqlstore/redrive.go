@@ -200,37 +200,43 @@ func approve(r *store.Redrive, now int64, by store.Actor) error {
 	return nil
 }
 
-// awaitingSince selects the redrives that have awaited their approval since a time. It repeats the WHERE of
-// the index redrives_awaiting.
-const awaitingSince = `FROM redrives WHERE state = 'awaiting_approval' AND created_at <= $1`
-
-// ExpireRedrives cancels up to limit redrives whose approval did not come in time. It returns how many.
-func (db *DB) ExpireRedrives(ctx context.Context, now int64, limit int) (int, error) {
-	ids, err := sqldb.Values[string](db.read(ctx, "find redrives without approval"),
-		`SELECT id `+awaitingSince+` ORDER BY created_at LIMIT $2`, now-store.ApprovalTime, limit)
-	by := store.Actor{Name: "dispatcher", Reason: "not approved in time"}
-	for _, id := range ids {
-		if err != nil {
-			break
-		}
-		err = db.change(ctx, "expire redrive "+id, func(t *tx) error {
-			r, err := t.lockRedrive(id)
-			if err != nil || r.State != store.RedriveAwaiting {
-				return err // approved or canceled meanwhile
-			}
-			before := r
-			r.State, r.FinishedAt = store.RedriveCanceled, now
-			if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
-				return named("delete its items", err)
-			}
-			if err := t.writeRedrive(&r, now); err != nil {
-				return err
-			}
-			return t.auditChange(r.Project, "redrive.expire", id, now, by,
-				diff(redriveParts, &before, &r), nil)
-		})
+// ExpireRedrives cancels up to limit redrives whose approval did not come in time. It reports whether others
+// await theirs. The query repeats the WHERE of the index redrives_awaiting.
+func (db *DB) ExpireRedrives(ctx context.Context, now int64, limit int) (awaiting bool, err error) {
+	oldest, err := readRedrives(db.read(ctx, "find redrives without approval"),
+		`WHERE state = 'awaiting_approval' ORDER BY created_at LIMIT $1`, limit)
+	if err != nil {
+		return false, err
 	}
-	return len(ids), err
+	for i := range oldest {
+		if oldest[i].CreatedAt > now-store.ApprovalTime {
+			return true, nil
+		}
+		if err := db.expireRedrive(ctx, oldest[i].ID, now); err != nil {
+			return true, err
+		}
+	}
+	return len(oldest) == limit, nil
+}
+
+// expireRedrive cancels a redrive unless it was approved or canceled meanwhile.
+func (db *DB) expireRedrive(ctx context.Context, id string, now int64) error {
+	by := store.Actor{Name: "dispatcher", Reason: "not approved in time"}
+	return db.change(ctx, "expire redrive "+id, func(t *tx) error {
+		r, err := t.lockRedrive(id)
+		if err != nil || r.State != store.RedriveAwaiting {
+			return err
+		}
+		before := r
+		r.State, r.FinishedAt = store.RedriveCanceled, now
+		if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, id); err != nil {
+			return named("delete its items", err)
+		}
+		if err := t.writeRedrive(&r, now); err != nil {
+			return err
+		}
+		return t.auditChange(r.Project, "redrive.expire", id, now, by, diff(redriveParts, &before, &r), nil)
+	})
 }
 
 // lockRedrive reads a redrive and locks its row until the transaction ends. It returns store.ErrNotFound.

@@ -137,10 +137,11 @@ func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, erro
 
 // Evidence returns the delivery report of a callback as English text.
 func (m *Merchant) Evidence(ctx context.Context, id string) (string, error) {
-	if _, err := m.own(ctx, id); err != nil {
+	r, err := m.Report(ctx, id)
+	if err != nil {
 		return "", err
 	}
-	return m.Engine.Evidence(ctx, m.Project, id)
+	return r.Text(), nil
 }
 
 // MayResend reports whether Resend may send the callback again in its state at now. The sender has withdrawn
