@@ -1,12 +1,16 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
@@ -37,6 +41,7 @@ func TestEveryRouteWithAKeyOfOneEndpoint(t *testing.T) {
 		for _, scope := range store.EndpointScopes {
 			e := fullEngine()
 			e.has.Callback.EndpointID = bareEndpoint
+			e.has.Delivery = &control.Report{Callback: e.has.Callback}
 			rec := newTestAPI(t, e).do(r.Method, pathOf(r), bodyOf(r), bearer("b", "own-"+scope)...)
 			needs, own := ownRoutes[name(r)]
 			switch {
@@ -127,6 +132,69 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 		t.Fatalf("delete: %d %s", rec.Code, rec.Body)
 	}
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", key...), 404, "not_found")
+}
+
+// An innerReceiver fails every attempt with an error that names hosts of the sender.
+type innerReceiver struct{}
+
+func (innerReceiver) Send(context.Context, outbound.Request) outbound.Response {
+	now := time.Now()
+	return outbound.Response{
+		Class: store.ClassDNSError, Outcome: store.AttemptFailed, Charged: true, StartedAt: now, EndedAt: now,
+		Error: "lookup own.example on hidden-resolver:53: server misbehaving",
+		Rule:  &store.Rule{Name: "hidden-rule", Expected: "2xx", Saw: "nothing"},
+	}
+}
+
+// TestAKeyOfOneEndpointSeesNoInternals compares every response about one's own callback, after attempts that
+// failed inside the sender's network and acts of operators, with all that is internal to the sender. The
+// sender's own key sees it: else the test would check nothing.
+func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
+	t.Parallel()
+	f := newEngineAPI(t, innerReceiver{})
+	mine := f.call(t, 201, "POST", "/v1/endpoints", `{"external_id":"mine","name":"hidden-name",
+		"url":"https://hidden-user:hidden-password@own.example/?t=hidden-query",
+		"headers":{"X-Hidden":"hidden-header"}}`)["id"].(string)
+	f.call(t, 200, "PUT", "/v1/policies/hidden-policy", `{"tiers":["20ms","1h"],"timeout":"3s"}`)
+	id := f.call(t, 202, "POST", "/v1/callbacks", `{"endpoint":"mine","payload":{"paid":1},"ref":"order-1",
+		"lock_key":"hidden-lock","labels":{"hidden-label":"hidden-value"},"policy":"hidden-policy",
+		"success":{"status":[200,299]}}`)["id"].(string)
+	attempts := func(n float64) {
+		t.Helper()
+		testserver.Until(t, "it has the attempts", func() bool {
+			return f.call(t, 200, "GET", "/v1/callbacks/"+id, "")["attempt_count"] == n
+		})
+	}
+	attempts(2)
+	operator := f.call(t, 201, "POST", "/v1/keys", `{"name":"hidden-operator","scopes":["operate"]}`)
+	for _, act := range []string{"reschedule", "retry"} {
+		f.call(t, 200, "POST", "/v1/callbacks/"+id+"/"+act, map[string]string{
+			"reschedule": `{"delay":"1h","reason":"hidden-reason"}`, "retry": `{"reason":"hidden-reason"}`,
+		}[act], "Authorization", "Bearer "+operator["key"].(string))
+	}
+	attempts(3)
+	f.call(t, 200, "POST", "/v1/endpoints/"+mine+"/pause", `{"reason":"hidden-pause"}`)
+	key, inner := f.ownKey(t, mine, "resend"), 0
+	for route := range ownRoutes {
+		method, path, _ := strings.Cut(strings.Replace(route, ":id", id, 1), " ")
+		body := map[string]string{"POST": "{}"}[method]
+		if method == "GET" && strings.Contains(f.do(method, path, body).Body.String(), "hidden") {
+			inner++
+		}
+		res := f.do(method, path, body, key...)
+		body = res.Body.String()
+		if res.Code != 200 || body == "" {
+			t.Errorf("%s: %d %s", route, res.Code, body)
+		}
+		for _, internal := range []string{"hidden", "operator", "3s", store.KeyPrefix, "default"} {
+			if strings.Contains(body, internal) {
+				t.Errorf("%s shows %q: %s", route, internal, body)
+			}
+		}
+	}
+	if inner < 4 {
+		t.Errorf("only %d responses to the sender's own key have internals", inner)
+	}
 }
 
 // TestAKeyOfOneEndpointSendsAgain checks what retry allows, and its limits.

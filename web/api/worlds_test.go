@@ -48,6 +48,7 @@ type world struct {
 	Event       accept.EventReceipt
 	Explanation control.Explanation
 	Evidence    string
+	Delivery    *control.Report
 	Poll        control.PollView
 	Outcomes    []store.TerminalEvent
 	Endpoint    store.Endpoint
