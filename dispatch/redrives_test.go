@@ -57,7 +57,8 @@ func TestApprovalsOutliveTheirSetting(t *testing.T) {
 			b.Helper()
 			var is store.RedriveState
 			for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(time.Second) {
-				if is = must(b.db.Redrive(b.Context(), project, id)).State; is == want {
+				is = must(b.db.Redrive(b.Context(), project, id)).State
+				if is == want {
 					return
 				}
 			}

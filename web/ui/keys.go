@@ -1,7 +1,9 @@
 package ui
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,11 +27,13 @@ type keysPage struct {
 }
 
 // A keyRow is a key. Soon is true if it expires within endsSoon. Own is true if the viewer has signed in with
-// it.
+// it. Endpoint is the name of the endpoint that the key is bound to, EndpointPath its page. Endpoint is the
+// id if the endpoint was deleted, and empty for a key of the whole project.
 type keyRow struct {
 	store.Key
-	FullID    string
-	Soon, Own bool
+	FullID                 string
+	Soon, Own              bool
+	Endpoint, EndpointPath string
 }
 
 func newKeyRow(r *request, k *store.Key) *keyRow {
@@ -69,18 +73,95 @@ func (u *UI) keys(r *request) (*response, error) {
 		{Text: p.T("system.keys.ended"), Link: p.With("ended", "true"), Count: counts[1], Counted: true,
 			Current: p.Ended},
 	}
+	if err := u.nameKeyEndpoints(r, p.Rows...); err != nil {
+		return nil, err
+	}
 	return show("keys", p)
 }
 
+// nameKeyEndpoints sets the endpoints of keys that are bound to one.
+func (u *UI) nameKeyEndpoints(r *request, rows ...*keyRow) error {
+	var ids []string
+	for _, row := range rows {
+		if row.EndpointID != "" {
+			ids = append(ids, store.EndpointPrefix+row.EndpointID)
+		}
+	}
+	labels, err := u.endpointLabels(r, ids)
+	for _, row := range rows {
+		if row.EndpointID == "" {
+			continue
+		}
+		id := store.EndpointPrefix + row.EndpointID
+		row.Endpoint = cmp.Or(labels[id], id)
+		if labels[id] != "" {
+			row.EndpointPath = Root + "/endpoints/" + id
+		}
+	}
+	return err
+}
+
+// keyEndpoints is how many endpoints the form of a key offers, the newest ones. The link on an endpoint's
+// page offers its own.
+const keyEndpoints = 200
+
+// askEndpoint returns the field for the endpoint that a new key is bound to.
+func (f *form) askEndpoint(r *request) (field, error) {
+	x := f.ask("endpoint", choiceField, "system.keys.endpoint")
+	found, err := f.ui.Store.Endpoints(r.ctx, r.caller.Project, store.EndpointFilter{Limit: keyEndpoints})
+	if err != nil {
+		return x, err
+	}
+	chosen := cmp.Or(r.value("endpoint"), r.query("endpoint"))
+	if id, ok := store.BareID(store.EndpointPrefix, chosen); ok &&
+		!slices.ContainsFunc(found, func(ep store.Endpoint) bool { return ep.ID == id }) {
+		ep, err := f.ui.Store.Endpoint(r.ctx, r.caller.Project, id)
+		switch {
+		case err == nil:
+			found = append(found, ep)
+		case !errors.Is(err, store.ErrNotFound):
+			return x, err
+		}
+	}
+	x.Options = []option{{Text: f.T("system.keys.endpoint.none")}}
+	for _, ep := range found {
+		row := newEndpointRow(ep)
+		x.Options = append(x.Options, option{Value: row.FullID, Text: row.Label, Data: true,
+			Chosen: row.FullID == chosen})
+	}
+	slices.SortFunc(x.Options[1:], func(a, b option) int { return strings.Compare(a.Text, b.Text) })
+	return x, nil
+}
+
+// keyEndpoint returns the bare id of the endpoint that the form chose.
+func (u *UI) keyEndpoint(r *request, id string) (string, error) {
+	bare, ok := store.BareID(store.EndpointPrefix, id)
+	err := store.ErrNotFound
+	if ok {
+		_, err = u.Store.Endpoint(r.ctx, r.caller.Project, bare)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return "", invalid("endpoint", "is not an endpoint of this project")
+	}
+	return bare, err
+}
+
+// askCreateKey asks for a key of the project, or of one endpoint: the parameter endpoint.
 func (u *UI) askCreateKey(r *request) (*form, error) {
 	f := u.form(r, "system", "system.keys.new", keysPath, ".once")
 	f.addFacts("frame.project", r.caller.Project)
 	scopes := f.ask("scopes", checksField, "system.keys.scopes")
-	scopes.Options = choose(&f.base, "system.scope.", "", store.Scopes[:]...)
+	var likely store.Scope
+	if r.query("endpoint") != "" {
+		likely = store.ScopeRead
+	}
+	scopes.Options = choose(&f.base, "system.scope.", likely, append(store.Scopes[:], store.ScopeResend)...)
 	name := f.ask("name", lineField, "system.keys.name")
 	name.Label, name.Required, name.Suggest = f.T("column.name"), true, "checkout"
-	f.Fields = []field{name, scopes, f.askMono("expires_in", "system.keys.expires_in", "365d"), f.askReason()}
-	return f, nil
+	endpoint, err := f.askEndpoint(r)
+	f.Fields = []field{name, endpoint, scopes, f.askMono("expires_in", "system.keys.expires_in", "365d"),
+		f.askReason()}
+	return f, err
 }
 
 // keyPage shows the text of a new key. No other page shows it.
@@ -94,6 +175,13 @@ type keyPage struct {
 // response reports all invalid fields.
 func (u *UI) createKey(r *request) (*response, error) {
 	q := control.KeyRequest{Name: r.value("name"), Scopes: r.form["scopes"]}
+	if id := r.value("endpoint"); id != "" {
+		var err error
+		q.EndpointID, err = u.keyEndpoint(r, id)
+		if err != nil {
+			return nil, err
+		}
+	}
 	expires, err := r.duration("expires_in")
 	var wrong *store.InvalidError
 	q.ExpiresIn = expires
@@ -104,8 +192,11 @@ func (u *UI) createKey(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: newKeyRow(r, &key),
-		Text: text})
+	row := newKeyRow(r, &key)
+	if err := u.nameKeyEndpoints(r, row); err != nil {
+		return nil, err
+	}
+	return show("key", &keyPage{base: u.base(r, "system", "system.key.title"), Key: row, Text: text})
 }
 
 func (u *UI) keyActs() []Route {
@@ -123,7 +214,8 @@ func (u *UI) findKey(r *request, id string) (*keyRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newKeyRow(r, &key), nil
+	row := newKeyRow(r, &key)
+	return row, u.nameKeyEndpoints(r, row)
 }
 
 // beginKey adds the facts of a key to a form.
@@ -131,6 +223,9 @@ func (f *form) beginKey(key *keyRow) {
 	var scopes []string
 	for _, s := range key.Scopes {
 		scopes = append(scopes, f.T("scope."+string(s)))
+	}
+	if key.Endpoint != "" {
+		f.addFacts("column.endpoint", key.Endpoint)
 	}
 	f.addFacts("column.name", key.Name, "column.id", key.FullID, "system.keys.hint", "…"+key.Hint,
 		"system.keys.used", f.Absolute(key.LastUsedAt), "system.keys.scopes", strings.Join(scopes, ", "))

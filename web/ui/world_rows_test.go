@@ -307,7 +307,8 @@ func (s storeFace) Redrive(ctx context.Context, _, id string) (store.Redrive, er
 func (w *world) CreateKey(
 	ctx context.Context, _ string, q control.KeyRequest, by store.Actor,
 ) (store.Key, string, error) {
-	made := store.Key{ID: testID(1), Name: q.Name, Scopes: []store.Scope{store.ScopeRead}, Hint: "wxyz"}
+	made := store.Key{ID: testID(1), Name: q.Name, Scopes: []store.Scope{store.ScopeRead}, Hint: "wxyz",
+		EndpointID: q.EndpointID}
 	if len(q.Invalid) > 0 {
 		return made, "", refused(q.Invalid, nil)
 	}
