@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"cmp"
+
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -52,6 +54,7 @@ func (f *form) askStop(stop store.Stop) error {
 	}
 	reason := f.askReason()
 	reason.Required, reason.Help = true, f.T("system.stop.reason.help")
+	reason.Value = cmp.Or(reason.Value, stop.Reason)
 	f.Fields = []field{
 		reason, f.askMono("for", "system.pause.for", "30m"), f.askMoment("until", "system.pause.until"),
 	}
