@@ -332,7 +332,11 @@ func (u *UI) alert(r *request) (*response, error) {
 		return nil, err
 	}
 	p.addCause(p.alertRow, firings)
-	p.addFacts()
+	queue, err := u.Store.EndpointByExternalID(r.ctx, r.caller.Project, store.SinkPrefix+v.SinkID)
+	if err != nil && !notFound(err) {
+		return nil, err
+	}
+	p.addFacts(queue.ID)
 	for i := range firings[:min(len(firings), alertFirings)] {
 		p.Firings = append(p.Firings, firingRow{firings[i], p.measured(v.When.Kind, firings[i].Value),
 			alert.Page(&v.When, firings[i:i+1])})
@@ -353,8 +357,9 @@ func (u *UI) alert(r *request) (*response, error) {
 	return show("alert", p)
 }
 
-// addFacts describes the alert: its sink, its times and its daily summary.
-func (p *alertPage) addFacts() {
+// addFacts describes the alert: its sink, its times and its daily summary. queue is the id of the endpoint
+// that its messages go to; empty if it has none.
+func (p *alertPage) addFacts(queue string) {
 	add := func(key, value string, data bool) {
 		if value != "" {
 			p.Facts = append(p.Facts, fact{Name: p.T(key), Value: value, Data: data})
@@ -362,6 +367,9 @@ func (p *alertPage) addFacts() {
 	}
 	w := &p.When
 	add("alerts.sink", strings.TrimSpace(p.SinkName+" "+p.SinkTo), true)
+	if queue != "" && len(p.Facts) > 0 {
+		p.Facts[0].Link = Root + "/endpoints/" + store.EndpointPrefix + queue
+	}
 	add("alerts.sink.server", p.Sink.Server, true)
 	add("alerts.sink.mentions", strings.Join(p.Sink.Mentions, ", "), true)
 	if w.Window != 0 {

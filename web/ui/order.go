@@ -81,6 +81,14 @@ func (u *UI) order(r *request) (*response, error) {
 	if ref == "" {
 		return nil, store.ErrNotFound
 	}
+	if id, ok := store.BareID(store.AlertPrefix, ref); ok { // the reference of an alert's messages
+		switch _, err := u.Engine.Alert(r.ctx, r.caller.Project, id); {
+		case err == nil:
+			return redirect(Root + "/alerts/" + ref)
+		case !notFound(err):
+			return nil, err
+		}
+	}
 	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
 	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
 	if err != nil {
