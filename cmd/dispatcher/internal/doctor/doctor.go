@@ -159,6 +159,7 @@ var checks = []struct {
 	{"admin key", checkAdminKey},
 	{"master key", checkMasterKey},
 	{"sign-in", checkSignIn},
+	{"alert sinks", checkSinks},
 	{"egress", checkEgress},
 	{"dns", checkDNS},
 	{"data directory", checkDataDir},

@@ -276,6 +276,8 @@ func given(t *testing.T, check string, words []string) *facts {
 			return nil, &net.DNSError{Err: message, Name: probeName, IsNotFound: message == "no such host"}
 		}}
 		f.dns = d.askDNS(t.Context())
+	case "alert sinks":
+		f.AlertSink = strings.Join(words, " ")
 	case "timeouts", "data directory", "addresses":
 		f.Settings = apptest.Settings(t, append(cmdtest.BothKeys(), words...)...)
 	case "clocks":

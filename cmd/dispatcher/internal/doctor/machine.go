@@ -321,3 +321,24 @@ func checkSignIn(f *facts) diagnosis {
 	return fine("%s responds; the redirect URI of its client must be %s", f.OIDCIssuer,
 		f.SignIn().RedirectURL)
 }
+
+// checkSinks names the sinks of alert_sink without their credentials.
+func checkSinks(f *facts) diagnosis {
+	sinks, _ := f.Sinks() // they were validated with the settings
+	if len(sinks) == 0 {
+		return diagnosis{}
+	}
+	var all, open []string
+	for _, c := range sinks {
+		name := c.Type + " " + c.Host()
+		all = append(all, name)
+		if strings.HasPrefix(c.URL, "http://") {
+			open = append(open, name)
+		}
+	}
+	if len(open) > 0 {
+		return warns("use https:// in alert_sink: its URLs are credentials", "without TLS: %s",
+			strings.Join(open, ", "))
+	}
+	return fine("%s", strings.Join(all, ", "))
+}
