@@ -31,16 +31,25 @@ func (srv *App) newWatchdog(sender *outbound.Client) (*watchdog.Watchdog, error)
 	return watchdog.New(watchdog.Options{
 		Sinks: sinks, Sender: sender, Link: link,
 		Process: fmt.Sprintf("%s, pid %d", cmp.Or(host, "unknown host"), os.Getpid()),
-		Checks: []watchdog.Check{
-			{Subject: watchdog.SQL, Fails: func(ctx context.Context) bool {
-				return srv.Engine.PingSQL(ctx) != nil
-			}},
-			{Subject: watchdog.Index, Fails: func(ctx context.Context) bool {
-				// Without SQL the index cannot be rebuilt. That is no second alert.
-				return srv.Engine.Degraded() && srv.Engine.PingSQL(ctx) == nil
-			}},
-			{Subject: watchdog.Keys, Fails: func(context.Context) bool { return srv.Engine.KeysFail() }},
-		},
-		Logger: srv.Log, Metrics: process.Metrics{Registerer: srv.Metrics},
+		Checks:  watchdogChecks(srv.Engine),
+		Logger:  srv.Log, Metrics: process.Metrics{Registerer: srv.Metrics},
 	})
+}
+
+// watched is the part of the engine that a watchdog checks.
+type watched interface {
+	PingSQL(ctx context.Context) error
+	Degraded() bool
+	KeysFail() bool
+}
+
+func watchdogChecks(e watched) []watchdog.Check {
+	return []watchdog.Check{
+		{Subject: watchdog.SQL, Fails: func(ctx context.Context) bool { return e.PingSQL(ctx) != nil }},
+		{Subject: watchdog.Index, Fails: func(ctx context.Context) bool {
+			// Without SQL the index cannot be rebuilt. That is no second alert.
+			return e.Degraded() && e.PingSQL(ctx) == nil
+		}},
+		{Subject: watchdog.Keys, Fails: func(context.Context) bool { return e.KeysFail() }},
+	}
 }

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/watchdog"
+)
+
+// A stubEngine is an engine in a state.
+type stubEngine struct {
+	sql             error
+	degraded, noKey bool
+}
+
+func (e stubEngine) PingSQL(context.Context) error { return e.sql }
+func (e stubEngine) Degraded() bool                { return e.degraded }
+func (e stubEngine) KeysFail() bool                { return e.noKey }
+
+// TestWatchdogChecks checks which subjects fail in each state. When SQL is down, the index cannot be rebuilt
+// either, and only SQL is reported.
+func TestWatchdogChecks(t *testing.T) {
+	t.Parallel()
+	down := errors.New("down")
+	for _, c := range []struct {
+		engine stubEngine
+		want   []watchdog.Subject
+	}{
+		{stubEngine{}, nil},
+		{stubEngine{sql: down}, []watchdog.Subject{watchdog.SQL}},
+		{stubEngine{degraded: true}, []watchdog.Subject{watchdog.Index}},
+		{stubEngine{sql: down, degraded: true}, []watchdog.Subject{watchdog.SQL}},
+		{stubEngine{noKey: true}, []watchdog.Subject{watchdog.Keys}},
+		{stubEngine{sql: down, degraded: true, noKey: true}, []watchdog.Subject{watchdog.SQL, watchdog.Keys}},
+	} {
+		var failing []watchdog.Subject
+		for _, check := range watchdogChecks(c.engine) {
+			if check.Fails(t.Context()) {
+				failing = append(failing, check.Subject)
+			}
+		}
+		if !slices.Equal(failing, c.want) {
+			t.Errorf("%+v: %s fail, want %s", c.engine, failing, c.want)
+		}
+	}
+}
