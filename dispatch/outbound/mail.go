@@ -57,8 +57,8 @@ func (t *transport) sendMail(req *http.Request, a *attempt) (*http.Response, err
 	u := req.URL
 	envelope := u.Query()
 	m := mail{
-		from: envelope.Get("from"), to: envelope["to"], user: u.User, client: t,
-		host: u.Hostname(), attempt: a, secured: u.Scheme == "smtps",
+		from: envelope.Get("from"), to: envelope["to"], user: u.User, client: t, attempt: a,
+		secured: u.Scheme == "smtps",
 	}
 	if m.from == "" || len(m.to) == 0 {
 		return nil, &requestError{errors.New("the mail has no sender or no recipient")}
@@ -68,10 +68,12 @@ func (t *transport) sendMail(req *http.Request, a *attempt) (*http.Response, err
 		_, domain, _ := strings.Cut(m.from, "@")
 		message = append([]byte("Message-ID: <"+id[0]+"@"+domain+">\r\n"), message...)
 	}
-	raw, err := t.dialMail(a, u)
+	conn, host, err := connect(a, u, t.dialer.dialMail)
 	if err != nil {
 		return nil, err
 	}
+	m.host = host
+	raw := &meteredConn{Conn: conn, left: maxMailReplies}
 	defer raw.Close()
 	stop := context.AfterFunc(a, func() { _ = raw.SetDeadline(longAgo) }) // it fails only if closed
 	defer stop()
@@ -86,23 +88,6 @@ func (t *transport) sendMail(req *http.Request, a *attempt) (*http.Response, err
 		StatusCode: code, Header: http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
 		Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)), Request: req,
 	}, nil
-}
-
-// dialMail connects an attempt to a mail server.
-func (t *transport) dialMail(a *attempt, u *url.URL) (net.Conn, error) {
-	host, err := asciiHost(u.Hostname())
-	if err != nil {
-		return nil, &requestError{err}
-	}
-	port, err := portOf(u)
-	if err != nil {
-		return nil, &requestError{err}
-	}
-	conn, err := t.dialer.dialMail(a, host, port)
-	if err != nil {
-		return nil, err
-	}
-	return &meteredConn{Conn: conn, left: maxMailReplies}, nil
 }
 
 // A meteredConn ends the reading of a server that sends without an end.

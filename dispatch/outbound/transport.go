@@ -73,15 +73,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // open opens a connection within the attempt's context.
 func (t *transport) open(a *attempt, u *url.URL, key poolKey) (*connection, error) {
-	host, err := asciiHost(u.Hostname())
-	if err != nil {
-		return nil, &requestError{err}
-	}
-	port, err := portOf(u)
-	if err != nil {
-		return nil, &requestError{err}
-	}
-	raw, err := t.dialer.dial(a, host, port)
+	raw, host, err := connect(a, u, t.dialer.dial)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +86,22 @@ func (t *transport) open(a *attempt, u *url.URL, key poolKey) (*connection, erro
 		return nil, err
 	}
 	return newConnection(conn, raw, key), nil
+}
+
+// connect connects an attempt to the server of a URL, and returns the host's name in ASCII.
+func connect(
+	a *attempt, u *url.URL, dial func(a *attempt, host string, port uint16) (net.Conn, error),
+) (conn net.Conn, host string, err error) {
+	host, err = asciiHost(u.Hostname())
+	if err != nil {
+		return nil, "", &requestError{err}
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return nil, "", &requestError{err}
+	}
+	conn, err = dial(a, host, port)
+	return conn, host, err
 }
 
 // handshake makes a TLS client connection on raw, within another dialTimeout: a server that accepts the
