@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,12 +18,13 @@ const resolveTime = 4 * time.Minute
 // TestRules breaks what the alerts of a project watch. Each alert sends to the stand-in of a platform, within
 // a minute of its cause, and once more when it is over.
 func TestRules(t *testing.T) {
-	for name, run := range map[string]func(*rules){
-		"receiver-down": receiverDown, "poll-stuck": pollStuck, "backlog": backlog,
+	for kind, run := range map[string]func(*rules){
+		"endpoint_success": receiverDown, "poll_unresolved": pollStuck, "oldest_due": backlog,
+		"breaker_open": breakerOpen, "schedule_late": scheduleFails,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			r := &rules{Trial: harness.NewTrial(t, name)}
+			r := &rules{Trial: harness.NewTrial(t, kind), kind: kind}
 			r.UseBackend(harness.NewBackend(r, harness.SQLiteEmbedded))
 			r.p = r.Serve()
 			run(r)
@@ -33,12 +35,16 @@ func TestRules(t *testing.T) {
 // rules is an installation with one alert.
 type rules struct {
 	*harness.Trial
+	kind  string
 	p     *harness.Process
 	robot *testserver.Robot
+	// cause is when the last fault or repair began.
+	cause time.Time
 }
 
-// alert creates an alert that sends to the robot of a platform.
+// alert creates an alert of the kind that sends to the robot of a platform.
 func (r *rules) alert(platform string, when harness.Submission) {
+	when["kind"] = r.kind
 	r.robot = testserver.NewRobot(r.T, platform)
 	sink := harness.Submission{"type": platform, "url": r.robot.URL}
 	if r.robot.Secret != "" {
@@ -47,66 +53,128 @@ func (r *rules) alert(platform string, when harness.Submission) {
 	r.p.Create("/v1/alerts", harness.Submission{"name": "lab", "when": when, "sink": sink})
 }
 
-// told waits until the robot has accepted so many messages, and checks that the last one has a text.
-func (r *rules) told(n int, text, cause string, within time.Duration) {
+// begin notes that a fault or its repair begins now.
+func (r *rules) begin() { r.cause = time.Now() }
+
+// fires waits until the robot has accepted a message with a text, within a minute of the fault.
+func (r *rules) fires(text, fault string) {
 	r.Helper()
-	began := time.Now()
-	r.Eventually(within, cause, func() error {
+	took := r.gets(1, text, fault, fireTime)
+	report.addMessage(r.kind, measured{fault: fault, sinks: r.robot.Kind(), fired: took})
+}
+
+// resolves waits until the robot has accepted the message about the end.
+func (r *rules) resolves(repair string) {
+	r.Helper()
+	report.addMessage(r.kind, measured{cleared: r.gets(2, "Resolved", repair, resolveTime)})
+}
+
+// gets waits until the robot has accepted so many messages, and checks that the last one has a text. It
+// returns the time since the cause.
+func (r *rules) gets(n int, text, cause string, within time.Duration) time.Duration {
+	r.Helper()
+	r.Eventually(time.Until(r.cause.Add(within)), cause, func() error {
 		if got := r.robot.Accepted(); len(got) < n || !strings.Contains(got[len(got)-1], text) {
 			return fmt.Errorf("the robot accepted %q and refused %q", got, r.robot.Refused())
 		}
 		return nil
 	})
-	r.Remark("%s: a message after %s", cause, time.Since(began))
+	took := time.Since(r.cause)
+	r.Remark("%s: a message after %s", cause, took)
 	if all, refused := r.robot.Accepted(), r.robot.Refused(); len(all) != n || len(refused) > 0 {
 		r.Errorf("the robot accepted %q and refused %q", all, refused)
+	}
+	return took
+}
+
+// submit submits callbacks of a kind to an endpoint; empty: to the URL of the receiver. Each is tried again
+// after 5 s.
+func (r *rules) submit(n int, kind, endpoint string) {
+	for i := range n {
+		s := r.Numbered(kind)(i)
+		if endpoint != "" {
+			delete(s, "url")
+			s["endpoint"] = endpoint
+		}
+		s["policy"] = harness.Tiers("2s", "5s", "5s", "5s", "5s", "5s", "5s", "1m", "1m")
+		r.SubmitAndNote(s)
 	}
 }
 
 // receiverDown lets an endpoint fail and recover.
 func receiverDown(r *rules) {
 	r.alert(testserver.RobotDingTalk, harness.Submission{
-		"kind": "endpoint_success", "below": 90, "for": "0s", "window": "1m", "min_attempts": 5,
+		"below": 90, "for": "0s", "window": "1m", "min_attempts": 5,
 	})
 	endpoint := r.p.Create("/v1/endpoints",
 		harness.Submission{"url": r.Receiver.URL + "/down", "name": "Tea shop"})
 	r.Receiver.AnswerKind("down", harness.Reply{Status: 500})
-	for i := range 10 {
-		s := r.Numbered("down")(i)
-		delete(s, "url")
-		s["endpoint"] = endpoint
-		s["policy"] = harness.Tiers("2s", "5s", "5s", "5s", "5s", "5s", "5s", "1m", "1m")
-		r.SubmitAndNote(s)
-	}
-	r.told(1, "Tea shop", "a receiver answers 500", fireTime)
+	r.begin()
+	r.submit(10, "down", endpoint)
+	r.fires("Tea shop", "an endpoint answers 500")
+	r.begin()
 	r.Receiver.AnswerKind("down", harness.Reply{})
-	r.told(2, "Resolved", "the receiver is back", resolveTime)
+	r.resolves("the endpoint answers 200")
 }
 
 // pollStuck lets polls end without a final answer.
 func pollStuck(r *rules) {
-	r.alert(testserver.RobotFeishu, harness.Submission{"kind": "poll_unresolved", "above": 0, "window": "1m"})
+	r.alert(testserver.RobotFeishu, harness.Submission{"above": 0, "window": "1m"})
+	r.begin()
 	r.SubmitAndNote(harness.Submission{
 		"ref": "poll", "request": harness.Submission{"url": r.Receiver.URL + "/plain/poll", "method": "GET"},
 		"policy": harness.Submission{"tiers": []string{"1s"}, "deadline": "3s"}, "until": harness.Finals(),
 	})
-	r.told(1, "status polls", "a poll gets no final answer", fireTime)
-	r.told(2, "Resolved", "no further poll is stuck", resolveTime)
+	r.fires("status polls", "a poll with a deadline of 3 s gets no final answer")
+	r.begin()
+	r.resolves("no further poll is stuck")
 }
 
 // backlog makes a receiver too slow for its callbacks.
 func backlog(r *rules) {
-	r.alert(testserver.RobotSlack, harness.Submission{"kind": "oldest_due", "above": "10s"})
+	r.alert(testserver.RobotSlack, harness.Submission{"above": "10s"})
 	r.Receiver.AnswerKind("slow", harness.Reply{After: 1500 * time.Millisecond})
 	endpoint := r.p.Create("/v1/endpoints",
 		harness.Submission{"url": r.Receiver.URL + "/slow", "concurrency": 1})
-	for i := range 40 {
-		s := r.Numbered("slow")(i)
-		delete(s, "url")
-		s["endpoint"] = endpoint
-		r.SubmitAndNote(s)
-	}
-	r.told(1, "overdue", "callbacks come faster than their receiver takes them", fireTime)
+	r.begin()
+	r.submit(40, "slow", endpoint)
+	r.fires("overdue", "40 callbacks wait for a receiver that takes 1.5 s for each")
+	r.begin()
 	r.Receiver.AnswerKind("slow", harness.Reply{})
-	r.told(2, "Resolved", "the backlog is sent", resolveTime)
+	r.resolves("the receiver answers at once")
+}
+
+// breakerOpen cuts the connections of a receiver, so that its circuit breaker opens.
+func breakerOpen(r *rules) {
+	r.alert(testserver.RobotWeCom, harness.Submission{"above": "10s"})
+	r.Receiver.AnswerKind("cut", harness.Reply{Cut: true})
+	r.begin()
+	r.submit(30, "cut", "")
+	r.fires("circuit breaker", "a receiver cuts all connections")
+	r.begin()
+	r.Receiver.AnswerKind("cut", harness.Reply{})
+	r.resolves("the receiver answers")
+}
+
+// scheduleFails deletes the endpoint of a schedule, and gives it another one.
+func scheduleFails(r *rules) {
+	r.alert(testserver.RobotTeams, harness.Submission{"above": "10s"})
+	template := func() harness.Submission {
+		endpoint := r.p.Create("/v1/endpoints", harness.Submission{"url": r.Receiver.URL + "/plain/schedule"})
+		return harness.Submission{"endpoint": endpoint, "payload": harness.Payload("schedule")}
+	}
+	first := template()
+	id := r.p.Create("/v1/schedules", harness.Submission{
+		"name": "every-two-seconds", "cron": "@every 2s", "callback": first,
+	})
+	call := func(method, path string, in any) {
+		_, err := r.p.Call(r.Context(), method, path, in, nil)
+		r.Check(err)
+	}
+	r.begin()
+	call(http.MethodDelete, "/v1/endpoints/"+first["endpoint"].(string), nil)
+	r.fires("every-two-seconds", "the endpoint of a schedule is deleted")
+	r.begin()
+	call(http.MethodPatch, "/v1/schedules/"+id, harness.Submission{"callback": template()})
+	r.resolves("the schedule has another endpoint")
 }

@@ -32,8 +32,28 @@ func newRobots(t *harness.Trial) (r *robots, setting string) {
 	return r, "[" + strings.Join(sinks, ",") + "]"
 }
 
-// get waits until each robot has accepted a message with the text, within a minute of its cause.
-func (r *robots) get(cause time.Time, text string) {
+// fire waits until each robot has accepted the alert with a title, within a minute of the fault.
+func (r *robots) fire(cause time.Time, title, fault string) {
+	r.Helper()
+	var kinds []string
+	for _, robot := range r.all {
+		kinds = append(kinds, robot.Kind())
+	}
+	report.addMessage("alert_sink: "+title, measured{
+		fault: fault, sinks: strings.Join(kinds, ", "), fired: r.get(cause, "Alert: "+title),
+	})
+}
+
+// resolve waits until each robot has accepted the message about the end, within a minute of the repair.
+func (r *robots) resolve(cause time.Time, title string) {
+	r.Helper()
+	report.addMessage("alert_sink: "+title, measured{cleared: r.get(cause, "Resolved: "+title)})
+	r.end()
+}
+
+// get waits until each robot has accepted a message with the text, within a minute of its cause. It returns
+// the time since the cause.
+func (r *robots) get(cause time.Time, text string) time.Duration {
 	r.Helper()
 	for _, robot := range r.all {
 		r.Eventually(time.Until(cause.Add(fireTime)), "a robot gets "+text, func() error {
@@ -43,7 +63,9 @@ func (r *robots) get(cause time.Time, text string) {
 			return nil
 		})
 	}
-	r.Remark("%q came %s after its cause", text, time.Since(cause).Round(100*time.Millisecond))
+	took := time.Since(cause)
+	r.Remark("%q came %s after its cause", text, took.Round(100*time.Millisecond))
+	return took
 }
 
 // end checks that each robot got one message of the fault and one of its end, and refused none.
@@ -80,11 +102,10 @@ func sinkSQLDown(t *harness.Trial) {
 	t.Serve("--alert-sink", setting)
 	cause := time.Now()
 	t.Check(pg.Stop())
-	r.get(cause, "Alert: SQL cannot commit")
+	r.fire(cause, "SQL cannot commit", "PostgreSQL is stopped")
 	cause = time.Now()
 	pg.Start(t)
-	r.get(cause, "Resolved: SQL cannot commit")
-	r.end()
+	r.resolve(cause, "SQL cannot commit")
 }
 
 func sinkRedisDown(t *harness.Trial) {
@@ -93,11 +114,10 @@ func sinkRedisDown(t *harness.Trial) {
 	t.Serve("--alert-sink", setting)
 	cause := time.Now()
 	t.Backend.Server.Kill()
-	r.get(cause, "Alert: the index is lost")
+	r.fire(cause, "the index is lost", "Redis is killed")
 	cause = time.Now()
 	t.Backend.Server.Start()
-	r.get(cause, "Resolved: the index is lost")
-	r.end()
+	r.resolve(cause, "the index is lost")
 }
 
 func sinkKeyMissing(t *harness.Trial) {
@@ -108,9 +128,8 @@ func sinkKeyMissing(t *harness.Trial) {
 	both := t.Serve("--master-key", added+","+harness.MasterKey)
 	cause := time.Now()
 	both.Create("/v1/endpoints", harness.Submission{"url": t.Receiver.URL + "/plain/endpoint"})
-	r.get(cause, "Alert: a master key is missing")
+	r.fire(cause, "a master key is missing", "SQL names a master key that a process lacks")
 	cause = time.Now()
 	t.Execute(`DELETE FROM secrets WHERE key_id <> (SELECT key_id FROM secrets WHERE use = 'cursor')`)
-	r.get(cause, "Resolved: a master key is missing")
-	r.end()
+	r.resolve(cause, "a master key is missing")
 }

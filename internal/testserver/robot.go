@@ -26,16 +26,14 @@ const (
 	RobotTeams    = "teams"
 )
 
-// RobotSecret is the credential in the URL of every robot.
-const RobotSecret = "robot-credential-3141592653589793"
-
 // A Robot is a stand-in for the robot of a chat platform. It checks what the platform documents: the
 // credential, the signature and its age, the format, the size and the rate, and answers the documented error.
 type Robot struct {
 	// URL is the whole URL. Secret is the signing secret of DingTalk and Feishu.
 	URL, Secret string
 
-	kind string
+	// credential is the secret part of URL.
+	kind, credential string
 
 	mu sync.Mutex
 	// keyword must be in each message, unless it is empty.
@@ -62,25 +60,36 @@ type Answer struct {
 // NewRobot starts a robot that ends with the test.
 func NewRobot(tb testing.TB, kind string) *Robot {
 	tb.Helper()
+	b := &Robot{kind: kind, credential: "credential-of-" + kind + "-3141592653589793"}
 	path, ok := map[string]string{
-		RobotDingTalk: "/robot/send?access_token=" + RobotSecret,
-		RobotWeCom:    "/cgi-bin/webhook/send?key=" + RobotSecret,
-		RobotFeishu:   "/open-apis/bot/v2/hook/" + RobotSecret,
-		RobotSlack:    "/services/T0000/B0000/" + RobotSecret,
-		RobotTeams:    "/workflows/1/triggers/manual/paths/invoke?api-version=2016-06-01&sig=" + RobotSecret,
+		RobotDingTalk: "/robot/send?access_token=",
+		RobotWeCom:    "/cgi-bin/webhook/send?key=",
+		RobotFeishu:   "/open-apis/bot/v2/hook/",
+		RobotSlack:    "/services/T0000/B0000/",
+		RobotTeams:    "/workflows/1/triggers/manual/paths/invoke?api-version=2016-06-01&sig=",
 	}[kind]
 	if !ok {
 		tb.Fatalf("no robot of the kind %q", kind)
 	}
-	b := &Robot{kind: kind}
 	if kind == RobotDingTalk || kind == RobotFeishu {
-		b.Secret = "SEC0123456789abcdef0123456789abcdef"
+		b.Secret = "SEC-of-" + kind + "-0123456789abcdef"
 	}
 	server := httptest.NewServer(b)
 	tb.Cleanup(server.Close)
-	b.URL = server.URL + path
+	b.URL = server.URL + path + b.credential
 	return b
 }
+
+// Secrets returns the credentials: that of the URL, and the signing secret if there is one.
+func (b *Robot) Secrets() []string {
+	if b.Secret == "" {
+		return []string{b.credential}
+	}
+	return []string{b.credential, b.Secret}
+}
+
+// Kind returns the kind of the robot.
+func (b *Robot) Kind() string { return b.kind }
 
 // SetKeyword makes the robot refuse messages without a word.
 func (b *Robot) SetKeyword(word string) {
@@ -235,7 +244,7 @@ func (b *Robot) dingTalk(r *http.Request, body []byte) Answer {
 	switch {
 	case b.now().Before(b.blocked):
 		return errcode(130101, "send too fast, exceed 20 times per minute")
-	case r.URL.Path != "/robot/send" || q.Get("access_token") != RobotSecret:
+	case r.URL.Path != "/robot/send" || q.Get("access_token") != b.credential:
 		return errcode(300005, "token is not exist")
 	case err != nil || age > time.Hour:
 		return errcode(310000, "invalid timestamp")
@@ -271,7 +280,7 @@ func (b *Robot) weCom(r *http.Request, body []byte) Answer {
 		}
 	}
 	switch {
-	case r.URL.Path != "/cgi-bin/webhook/send" || r.URL.Query().Get("key") != RobotSecret:
+	case r.URL.Path != "/cgi-bin/webhook/send" || r.URL.Query().Get("key") != b.credential:
 		return errcode(93000, "invalid webhook url")
 	case json.Unmarshal(body, &m) != nil:
 		return errcode(40008, "invalid message type")
@@ -302,7 +311,7 @@ func (b *Robot) feishu(r *http.Request, body []byte) Answer {
 	seconds, timeErr := strconv.ParseInt(m.Timestamp, 10, 64)
 	age := b.now().Sub(time.Unix(seconds, 0)).Abs()
 	switch {
-	case r.URL.Path != "/open-apis/bot/v2/hook/"+RobotSecret:
+	case r.URL.Path != "/open-apis/bot/v2/hook/"+b.credential:
 		return refuse(19001, "param invalid: incoming webhook access token invalid")
 	case err != nil || len(body) > 20_000:
 		return refuse(9499, "Bad Request")
@@ -328,7 +337,7 @@ func (b *Robot) slack(r *http.Request, body []byte) Answer {
 	switch {
 	case !strings.HasPrefix(r.URL.Path, "/services/T0000/B0000/"):
 		return Answer{Status: http.StatusNotFound, Body: "no_service"}
-	case !strings.HasSuffix(r.URL.Path, "/"+RobotSecret):
+	case !strings.HasSuffix(r.URL.Path, "/"+b.credential):
 		return Answer{Status: http.StatusForbidden, Body: "invalid_token"}
 	case json.Unmarshal(body, &m) != nil || m.Text == "":
 		return Answer{Status: http.StatusBadRequest, Body: "no_text"}
@@ -357,7 +366,7 @@ func (b *Robot) teams(r *http.Request, body []byte) Answer {
 	}
 	bad := Answer{Status: http.StatusBadRequest, Body: `{"error":{"code":"InvalidRequestContent"}}`}
 	switch {
-	case r.URL.Query().Get("sig") != RobotSecret:
+	case r.URL.Query().Get("sig") != b.credential:
 		return Answer{Status: http.StatusUnauthorized, Body: "DirectApiAuthorizationRequired"}
 	case len(body) > 28_000:
 		return Answer{Status: http.StatusRequestEntityTooLarge}
