@@ -249,9 +249,11 @@ func nextDigest(a *store.Alert, now int64) int64 {
 // Page returns the path of the page of the admin UI that shows the cause of firings of one alert. A single
 // endpoint, lane or schedule has its own page, and several have a list.
 func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
-	one := ""
-	if len(firings) == 1 {
-		one = firings[0].Instance
+	own := func(page, list string) string {
+		if len(firings) != 1 || firings[0].Instance == "" {
+			return list
+		}
+		return page + url.QueryEscape(firings[0].Instance)
 	}
 	switch w.Kind {
 	case store.AlertOldestDue:
@@ -263,22 +265,13 @@ func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
 	case store.AlertDeadRate:
 		return "/ui/dead"
 	case store.AlertEndpointSuccess:
-		if one != "" {
-			return "/ui/endpoints/" + store.EndpointPrefix + one
-		}
-		return "/ui/endpoints?failing=true"
+		return own("/ui/endpoints/"+store.EndpointPrefix, "/ui/endpoints?failing=true")
 	case store.AlertBreakerOpen:
-		if one != "" {
-			return "/ui/lane?key=" + url.QueryEscape(one)
-		}
-		return "/ui/lanes?sort=backlog&why=breaker_open"
+		return own("/ui/lane?key=", "/ui/lanes?sort=backlog&why=breaker_open")
 	case store.AlertPollUnresolved:
 		return "/ui/polls?state=dead&reason=unresolved"
 	case store.AlertScheduleLate:
-		if one != "" {
-			return "/ui/schedules/" + store.SchedulePrefix + one
-		}
-		return "/ui/schedules?enabled=late"
+		return own("/ui/schedules/"+store.SchedulePrefix, "/ui/schedules?enabled=late")
 	case store.AlertReconcile:
 		return "/ui/books"
 	}
