@@ -14,7 +14,7 @@ import (
 
 // SignerOf returns the signer of an endpoint: its own, the project's, or the default.
 func (v *ProjectView) SignerOf(ep *store.Endpoint) string {
-	return EndpointSending(ep).Or(ProjectSending(&v.Defaults)).Or(programSending()).Signer
+	return EndpointSending(ep).Or(ProjectSending(&v.Defaults)).Or(ProgramSending()).Signer
 }
 
 // A Choice selects policy, success rule and signer in a request. Zero fields select nothing.
@@ -200,8 +200,8 @@ func ProjectSending(d *store.Defaults) sending {
 	return sending{Policy: d.Policy, Success: d.Success, Signer: d.Signer}
 }
 
-// programSending returns the defaults of the program.
-func programSending() sending {
+// ProgramSending returns the defaults of the program.
+func ProgramSending() sending {
 	return sending{
 		Policy: store.PolicyChoice{Name: DefaultPolicyName}, Success: store.Success{Name: rule.Default},
 		Signer: sign.Standard,
@@ -223,7 +223,7 @@ func (v *acceptView) resolve(
 		}
 		chosen = chosen.Or(EndpointSending(ep))
 	}
-	chosen = chosen.Or(ProjectSending(&v.Defaults)).Or(programSending())
+	chosen = chosen.Or(ProjectSending(&v.Defaults)).Or(ProgramSending())
 	if ep == nil {
 		c.Signer = chosen.Signer
 	}

@@ -41,11 +41,8 @@ type Engine interface {
 		ctx context.Context, project string, changes []control.EndpointChange, by store.Actor,
 	) ([]control.EndpointReceipt, error)
 
-	// Presets returns the policies, success rules and profiles of the project, and the built-in ones. Putting
-	// a built-in name is a *store.InvalidError. Deleting a name that the project has not put is
-	// store.ErrNotFound.
-	Presets(ctx context.Context, project string) (control.Presets, error)
-	// Policy also accepts a formula as the name.
+	// Putting a built-in policy, success rule or profile is a *store.InvalidError. Deleting one that the
+	// project has not put is store.ErrNotFound. Policy also accepts a formula as the name.
 	Policy(ctx context.Context, project, name string) (store.Policy, error)
 	PutPolicy(ctx context.Context, project, name string, p store.Policy, by store.Actor) error
 	// PutSuccessRule takes a rule as a JSON object.

@@ -108,6 +108,9 @@ type Engine interface {
 		ctx context.Context, project, id string, to store.RedriveState, by store.Actor,
 	) (store.Redrive, error)
 
+	// Presets returns the policies, success rules and profiles of the project, and the built-in ones.
+	Presets(ctx context.Context, project string) (control.Presets, error)
+
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 	Schedules(ctx context.Context, project string, f store.ScheduleFilter) ([]store.Schedule, error)
 	// ScheduleRuns returns the stored runs of a schedule, newest first.

@@ -27,12 +27,9 @@ const (
 type endpointPage struct {
 	base
 	*endpointRow
-	// Attempts and Took are charts.
-	Attempts, Took template.HTML
-	Policy, Rule   string
-	SentHeaders    []store.Header
-	Callbacks      callbackTable
-	History        []change
+	Details     *laneDetails
+	Settings    []setting
+	SentHeaders []store.Header
 }
 
 // A change is an entry of the audit log for an endpoint or its lane.
@@ -56,22 +53,16 @@ func (u *UI) endpoint(r *request) (*response, error) {
 	if err := u.addLaneStates(r, &p.base, []*endpointRow{row}, endpointHours); err != nil {
 		return nil, err
 	}
-	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
-	p.Policy, p.Rule = policyText(ep.Policy), successText(ep.Success)
+	p.Details = &laneDetails{States: row.States, Figures: row.Figures, Lane: row.Lane, Flight: row.Flight,
+		filter: []string{"endpoint", row.FullID}}
+	p.Settings, err = u.settingsOf(r, &p.base, row)
+	if err != nil {
+		return nil, err
+	}
 	p.SentHeaders = query.MaskHeaders(ep.Headers)
-	newest, err := u.Store.List(r.ctx, r.caller.Project,
-		store.Filter{EndpointID: ep.ID, Now: r.now, Limit: endpointCallbacks})
-	if err != nil {
-		return nil, err
-	}
-	p.Callbacks.Caption = p.T("endpoint.callbacks")
-	p.Callbacks.Rows, err = u.callbackRows(r, newest.Callbacks)
-	if err != nil {
-		return nil, err
-	}
 	// The audit entries for the endpoint's lane and for reads of its secret name the endpoint by its id with
 	// the prefix.
-	p.History, err = u.historyOf(r, ep.ID, row.FullID)
+	err = u.readLaneDetails(r, &p.base, p.Details, store.Filter{EndpointID: ep.ID}, ep.ID, row.FullID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,6 +109,8 @@ type laneState struct {
 	Since, Until int64
 	// Explanation is a text of the catalogue, Note a text of an operator. Both may be empty.
 	Explanation, Note string
+	// Success is the time of the last success, for a state without errors.
+	Success int64
 	// Cure says what to do. Act is the URL of the form that does it, ActText its label. All may be empty.
 	Cure, Act, ActText string
 }
@@ -168,7 +161,7 @@ func (b *base) endpointStates(row *endpointRow) []laneState {
 	case row.LastSuccessAt == 0 && row.LastFailureAt == 0 && row.Figures.Attempts == 0:
 		all = append(all, laneState{Code: "idle"})
 	default:
-		all = append(all, laneState{Code: "ok", Kind: "good"})
+		all = append(all, laneState{Code: "ok", Kind: "good", Success: row.LastSuccessAt})
 	}
 	for i := range all {
 		b.addTexts(&all[i])

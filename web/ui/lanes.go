@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
@@ -159,51 +158,6 @@ func (u *UI) laneActivity(r *request, numbers []int64, hours int) (map[int64][]s
 		found[all[i].LaneID] = append(found[all[i].LaneID], all[i])
 	}
 	return found, err
-}
-
-// lanePage is the page of one lane.
-type lanePage struct {
-	base
-	*laneRow
-	// Attempts and Took are charts.
-	Attempts, Took template.HTML
-	Callbacks      callbackTable
-	History        []change
-}
-
-// lane is GET /ui/lane?key=KEY. For the lane of an endpoint it redirects to the endpoint's page.
-func (u *UI) lane(r *request) (*response, error) {
-	key, err := r.laneKey()
-	if err != nil {
-		return nil, err
-	}
-	row, err := u.findLane(r, key)
-	if err != nil {
-		return nil, err
-	}
-	if row.EndpointFullID != "" {
-		return redirect(row.Page())
-	}
-	p := &lanePage{base: u.baseTitled(r, "lanes", row.Label), laneRow: row}
-	if err := u.addFigures(r, []*laneRow{row}, endpointHours); err != nil {
-		return nil, err
-	}
-	p.Attempts, p.Took = row.Figures.attemptsChart(&p.base), row.Figures.tookChart(&p.base)
-	newest, err := u.Store.List(r.ctx, r.caller.Project,
-		store.Filter{Lane: row.Key, Now: r.now, Limit: endpointCallbacks})
-	if err != nil {
-		return nil, err
-	}
-	p.Callbacks.Caption = p.T("endpoint.callbacks")
-	p.Callbacks.Rows, err = u.callbackRows(r, newest.Callbacks)
-	if err != nil {
-		return nil, err
-	}
-	p.History, err = u.historyOf(r, row.Key)
-	if err != nil {
-		return nil, err
-	}
-	return show("lane", p)
 }
 
 // isLaneKey reports whether a text from a URL can be a lane's key.

@@ -133,6 +133,10 @@ func (s calledEngine) Poll(ctx context.Context, a1 string, a2 string) (control.P
 	return ask1[control.PollView](ctx, s.recorder, "Poll", a1, a2)
 }
 
+func (s calledEngine) Presets(ctx context.Context, a1 string) (control.Presets, error) {
+	return ask1[control.Presets](ctx, s.recorder, "Presets", a1)
+}
+
 func (s calledEngine) Rebuild(ctx context.Context, a1 bool, a2 store.Actor) (index.RebuildReport, error) {
 	return ask1[index.RebuildReport](ctx, s.recorder, "Rebuild", a1, a2)
 }

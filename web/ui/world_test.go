@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -91,13 +94,16 @@ type data struct {
 		More bool
 	}
 	Secret secret.RevealedSecret
+	// Defaults are those of all projects.
+	Defaults store.Defaults
+	Presets  control.Presets
 }
 
 // newWorld returns a healthy world with the data of script lines.
 func newWorld(lines ...string) *world {
 	w := &world{
 		Options:  Options{AdminKey: testKey, Version: "test"},
-		has:      data{Health: dispatch.Health{Ready: true}},
+		has:      data{Health: dispatch.Health{Ready: true}, Presets: somePresets()},
 		sessions: make(map[string]store.Session), keys: testKeys(), fails: make(map[string]error),
 		lastCall: make(map[string]string), calls: make(map[string]int),
 	}
@@ -116,6 +122,13 @@ var (
 	errLate   = errors.New("late")
 	errPanics = errors.New("out of cheese")
 )
+
+// somePresets returns the built-in presets, and a policy of the project.
+func somePresets() control.Presets {
+	return control.Presets{Policies: accept.PolicyPresets(), Rules: rule.Presets(),
+		Profiles:    accept.ProfilePresets(),
+		OwnPolicies: []store.Policy{{Name: "ours", Tiers: []time.Duration{time.Minute, time.Hour}}}}
+}
 
 // call records a call and returns the error of w.fails.
 func (w *world) call(ctx context.Context, method string, args ...any) error {
@@ -286,7 +299,7 @@ func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
 func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
 	for _, id := range append([]string{store.DefaultProject}, w.has.Projects...) {
 		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until,
-			PauseReason: w.has.Paused.Why})
+			PauseReason: w.has.Paused.Why, Defaults: w.has.Defaults})
 	}
 	return all, w.call(ctx, "Projects")
 }
