@@ -187,6 +187,7 @@ CREATE INDEX endpoints_canceling ON endpoints (id) WHERE canceling <> '';
 --
 -- strict: the row waits for all earlier strict rows of its lock key. reason: the reason of a finished row. In
 -- an open row with cancel_requested, it is the reason that the row will end with; empty means requested.
+-- diverts_since and divert_reason: the diverts since the last attempt, and the reason of the last one.
 -- poll_errors: the number of polls in a row that ended in an error. payload: 0 without a payload, 1 with one,
 -- 2 after retention has removed it.
 CREATE TABLE callbacks (
@@ -204,6 +205,7 @@ CREATE TABLE callbacks (
 	claims_without_result INTEGER NOT NULL DEFAULT 0,
 	attempt_count    INTEGER NOT NULL DEFAULT 0,
 	divert_count     INTEGER NOT NULL DEFAULT 0,
+	diverts_since    INTEGER NOT NULL DEFAULT 0,
 	attempt_seq      INTEGER NOT NULL DEFAULT 0,
 	ladder_base      INTEGER NOT NULL DEFAULT 0,
 	cancel_requested INTEGER NOT NULL DEFAULT 0,
@@ -221,6 +223,7 @@ CREATE TABLE callbacks (
 	reason           TEXT COLLATE "C" NOT NULL DEFAULT '',
 	resume_state     TEXT NOT NULL DEFAULT '',
 	resume_reason    TEXT NOT NULL DEFAULT '',
+	divert_reason    TEXT NOT NULL DEFAULT '',
 	last_class       TEXT COLLATE "C" NOT NULL DEFAULT ''
 ) WITH (fillfactor = 45);
 

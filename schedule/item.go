@@ -146,8 +146,10 @@ type Lease struct {
 	Token string
 	// Until is when the lease expires, in Unix milliseconds of the index's clock.
 	Until int64
-	// Diverts counts the diverts since the item was last rescheduled or enqueued.
+	// Diverts counts the diverts since the item was last rescheduled or enqueued. Cause is that of the last
+	// one.
 	Diverts int
+	Cause   DivertCause
 	// Health is the lane's health at the claim. It says which share of the process's slots the lease uses.
 	Health Health
 	// Prefetched says that the lease does not count towards the lane's concurrency. In a repeated batch it
@@ -213,6 +215,32 @@ func (o Outcome) String() string {
 	return named(o, "none", "acked", "rescheduled", "diverted", "buried")
 }
 
+// A DivertCause is why an item was diverted. The index keeps it and gives it no meaning.
+type DivertCause byte
+
+// The causes. The zero value is an unknown one.
+const (
+	// LockConflict: another item has the lock.
+	LockConflict DivertCause = 'l'
+	// OutOfTurn: in strict order, an earlier item comes first.
+	OutOfTurn DivertCause = 'o'
+	// NotStamped: SQL did not record the claim.
+	NotStamped DivertCause = 's'
+)
+
+// String returns the cause as it is stored with attempts. It is empty for an unknown one.
+func (c DivertCause) String() string {
+	switch c {
+	case LockConflict:
+		return "lock_conflict"
+	case OutOfTurn:
+		return "out_of_turn"
+	case NotStamped:
+		return "not_stamped"
+	}
+	return ""
+}
+
 // A Settlement ends a lease.
 type Settlement struct {
 	// Item is the claimed item. For Reschedule and Divert, Due and Retry have their new values.
@@ -220,7 +248,9 @@ type Settlement struct {
 	// Token is the token of the lease.
 	Token   string
 	Outcome Outcome
-	Signal  Signal
+	// Cause is kept with the count of a Divert. Other outcomes clear it.
+	Cause  DivertCause
+	Signal Signal
 	// Won says that the caller's result won SQL's fence. Then the settlement is true even if the lease is
 	// gone: an item that is absent, delayed or ready goes where the settlement says. An item that is leased
 	// under another token stays as it is: SQL will refuse the stamp of that lease, and its holder then parks

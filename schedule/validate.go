@@ -147,6 +147,8 @@ func (s Settlement) Validate() error {
 		return invalid("outcome", int(s.Outcome))
 	case s.Signal < NoSignal || s.Signal > Unanswered:
 		return invalid("signal", int(s.Signal))
+	case s.Cause != 0 && s.Cause.String() == "":
+		return invalid("cause", int(s.Cause))
 	}
 	return errors.Join(s.Next.validateNext(s.Lane), ValidateToken(s.Token), s.Item.Validate())
 }

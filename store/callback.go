@@ -53,6 +53,10 @@ type Callback struct {
 	// It is 1 - start_attempt if the sender made the first attempts itself, so it may be negative. A restart
 	// sets it to AttemptCount. The position in the ladder is AttemptCount - LadderBase.
 	LadderBase int
+	// DivertsSince is the number of diverts since the last attempt, without those that only the index has
+	// counted since the last claim. DivertReason is that of the last one, or empty.
+	DivertsSince int
+	DivertReason string
 	// Trigger is that of the next attempt.
 	Trigger Trigger
 	// ResumeState and ResumeReason are set by a retry with Ladder Once. The callback returns to them if that
@@ -227,6 +231,10 @@ type Attempt struct {
 	KeyID string
 	// URL is the URL of the request if it differs from the callback's own. Mask it before display.
 	URL string
+	// Diverts is the number of diverts between the attempt before and this one, as far as they are known.
+	// DivertReason is that of the last one, or empty.
+	Diverts      int
+	DivertReason string
 }
 
 // AttemptTimes are the times of a callback's attempts. Zero: never.

@@ -139,6 +139,9 @@ type Result struct {
 	// Charge adds one to AttemptCount. Diverts is added to DivertCount.
 	Charge  bool
 	Diverts int
+	// DivertsSince and DivertReason replace the row's. They are zero if there is an Attempt: it has them.
+	DivertsSince int
+	DivertReason string
 	// FreeRetry is stored for the next attempt.
 	FreeRetry bool
 	// KeepClaimsWithoutResult keeps the row's ClaimsWithoutResult (for a panic). Other results reset it.

@@ -45,7 +45,8 @@ func (rn *Runner) lock(ctx context.Context, leases []schedule.Lease, now int64) 
 		if err != nil {
 			rn.index.MissedUnlocks(&leases[i]) // the lock may have been taken although the call failed
 		}
-		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert}
+		s := schedule.Settlement{Item: leases[i].Item, Token: leases[i].Token, Outcome: schedule.Divert,
+			Cause: schedule.LockConflict}
 		s.Due = now + conflictDelay(leases[i].Diverts).Milliseconds()
 		diverted = append(diverted, s)
 	}

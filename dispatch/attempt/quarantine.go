@@ -70,6 +70,7 @@ func (rn *Runner) attemptAlone(ctx context.Context, l *schedule.Lease, sent time
 	rn.refuse(ctx, map[string]*schedule.Lease{l.ID: l}, refused)
 	for i := range stamped {
 		committed := make(chan struct{})
+		addDiverts(stamped[i], l)
 		notBefore := dueFrom(began, s.Now, stamped[i].DueAt)
 		r := ready{cb: stamped[i], lease: l, claimed: began, notBefore: notBefore}
 		rn.awaitDue(&r)

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -48,7 +49,23 @@ func newSettler(rn *Runner) *settler {
 
 // add passes a result on. The channel has room for all callbacks that the slots allow, so add hardly ever
 // waits.
-func (s *settler) add(r ended) { s.results <- r }
+func (s *settler) add(r ended) {
+	r.carryDiverts()
+	s.results <- r
+}
+
+// carryDiverts gives the diverts since the last attempt to this attempt, or back to the row.
+func (e *ended) carryDiverts() {
+	r, cb := &e.result, e.result.Stamped
+	if r.Attempt != nil {
+		r.Attempt.Diverts, r.Attempt.DivertReason = cb.DivertsSince, cb.DivertReason
+		return
+	}
+	r.DivertsSince, r.DivertReason = cb.DivertsSince+r.Diverts, cb.DivertReason
+	if r.Diverts > 0 {
+		r.DivertReason = cmp.Or(e.putBack, string(e.class))
+	}
+}
 
 // A committedBatch is a batch whose results are in SQL, and the settlements that the index gets for it.
 type committedBatch struct {

@@ -65,6 +65,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		}
 		// A callback that waits to begin counts, so that a drain waits for it.
 		rn.attempts.Add(1)
+		addDiverts(stamped[i], lease)
 		notBefore := dueFrom(sent, claimed.Now, stamped[i].DueAt)
 		r := ready{cb: stamped[i], lease: lease, claimed: sent, notBefore: notBefore, steps: steps}
 		if rn.untilDue(&r) > 0 {
@@ -81,6 +82,14 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 		}()
 	}
 	rn.launchWhenDue(ctx, notDue)
+}
+
+// addDiverts adds the diverts that only the index has counted to those of the stamped row.
+func addDiverts(cb *store.Stamped, l *schedule.Lease) {
+	if l.Diverts > 0 {
+		cb.DivertsSince += l.Diverts
+		cb.DivertReason = l.Cause.String()
+	}
 }
 
 // launch begins the attempt of a stamped callback, or lets it wait for a place in its lane or for a slot. If
@@ -163,7 +172,8 @@ func (rn *Runner) handBack(ctx context.Context, leases []schedule.Lease, delay t
 	for i := range leases {
 		l := &leases[i]
 		unlock[i] = l
-		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert}
+		settlements[i] = schedule.Settlement{Item: l.Item, Token: l.Token, Outcome: schedule.Divert,
+			Cause: schedule.NotStamped}
 		settlements[i].Due = max(due, l.Due)
 	}
 	rn.index.Unlock(ctx, unlock...)
@@ -195,7 +205,7 @@ func (rn *Runner) refuse(ctx context.Context, byID map[string]*schedule.Lease, r
 		if r.Behind {
 			// It waits for an earlier callback in strict order. The end of that one moves it forward
 			// (BringForward). Its own timer repairs a lost move.
-			s.Outcome, why = schedule.Divert, refusedBehind
+			s.Outcome, s.Cause, why = schedule.Divert, schedule.OutOfTurn, refusedBehind
 			s.Due = rn.clock.Now() + conflictDelay(l.Diverts).Milliseconds()
 		}
 		if r.Corrupt {

@@ -224,7 +224,7 @@ func (ix *Index) serve(l *lane, most int, lease func(*item)) int {
 func (ix *Index) leased(it *item) schedule.Lease {
 	return schedule.Lease{
 		Item: it.item(), Token: it.token, Until: ix.wall(it.until), Diverts: int(it.diverts),
-		Health:     schedule.Health(it.health),
+		Cause: it.cause, Health: schedule.Health(it.health),
 		Prefetched: it.kind.has(isUncounted),
 	}
 }

@@ -61,6 +61,7 @@ type item struct {
 	place   uint8 // a schedule.Place
 	health  uint8 // the lane's schedule.Health at the claim
 	kind    kind
+	cause   schedule.DivertCause // of the last divert
 }
 
 // A kind has the flags of an item. The item's small fields share one machine word.
@@ -272,8 +273,9 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 		}
 		if s.Outcome == schedule.Divert {
 			it.diverts++
+			it.cause = s.Cause
 		} else {
-			it.diverts = 0
+			it.diverts, it.cause = 0, 0
 		}
 		ix.adapt(it, &s.Item)
 		it.kind = (it.kind | forced).afterLease()
@@ -284,7 +286,7 @@ func (ix *Index) end(it *item, s *schedule.Settlement) {
 			return
 		}
 		// The movement asks for another attempt. SQL's stamp decides whether it is made.
-		it.diverts = 0
+		it.diverts, it.cause = 0, 0
 		ix.postpone(it, moved)
 	}
 }
@@ -306,11 +308,11 @@ func (ix *Index) overrule(k key, it *item, s *schedule.Settlement) {
 	if it == nil {
 		it = ix.put(k, s.ID, s.Lane)
 		if s.Outcome == schedule.Divert {
-			it.diverts = 1
+			it.diverts, it.cause = 1, s.Cause
 		}
 	}
 	if s.Outcome == schedule.Reschedule {
-		it.diverts = 0
+		it.diverts, it.cause = 0, 0
 	}
 	ix.adapt(it, &s.Item)
 	ix.postpone(it, ix.moment(s.Due))

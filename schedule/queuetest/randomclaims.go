@@ -103,6 +103,8 @@ func (w *world) drawSettlement(ref schedule.Ref) schedule.Settlement {
 			"outcome")),
 		Signal: schedule.Signal(rapid.IntRange(int(schedule.NoSignal), int(schedule.Unanswered)).Draw(w.rt,
 			"signal")),
+		Cause: rapid.SampledFrom([]schedule.DivertCause{0, schedule.LockConflict, schedule.OutOfTurn}).
+			Draw(w.rt, "cause"),
 	}
 	if w.oneIn(6, "hold") {
 		s.HoldUntil = w.due()

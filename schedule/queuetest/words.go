@@ -224,7 +224,8 @@ func (s *Transcript) at(text string) int64 {
 // values are the words for values that need no field name.
 var values = map[string][]any{
 	"ack": {schedule.Ack}, "reschedule": {schedule.Reschedule}, "divert": {schedule.Divert},
-	"bury":     {schedule.Bury},
+	"bury":   {schedule.Bury},
+	"locked": {schedule.LockConflict}, "outofturn": {schedule.OutOfTurn},
 	"nosignal": {schedule.NoSignal}, "answered": {schedule.Answered}, "timedout": {schedule.TimedOut},
 	"unanswered": {schedule.Unanswered},
 	"applied":    {schedule.Applied}, "stale": {schedule.Stale}, "gone": {schedule.Gone, schedule.MovedGone},

@@ -56,7 +56,7 @@ func (ix *Index) Scan(ctx context.Context, shard int, cursor string,
 		}
 		for r.more() {
 			id, record := r.text(), r.text()
-			it, _, err := decodeRecord(id, record)
+			it, _, _, err := decodeRecord(id, record)
 			if err != nil && r.err == nil {
 				r.err = err
 			}

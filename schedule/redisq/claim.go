@@ -64,13 +64,13 @@ const full, prefetched = 3, 6
 func decodeLease(r *reply) (schedule.Lease, error) {
 	id, record := r.text(), r.text()
 	health, until := r.int(), r.int()
-	it, diverts, err := decodeRecord(id, record)
+	it, diverts, cause, err := decodeRecord(id, record)
 	err = errors.Join(err, schedule.ValidateID(id))
 	if err != nil {
 		return schedule.Lease{Item: schedule.Item{ID: id}}, err
 	}
 	return schedule.Lease{
-		Item: it, Until: until, Diverts: diverts, Health: schedule.Health(health % full),
+		Item: it, Until: until, Diverts: diverts, Cause: cause, Health: schedule.Health(health % full),
 		Full: health%prefetched >= full, Prefetched: health >= prefetched,
 	}, nil
 }

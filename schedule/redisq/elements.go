@@ -59,7 +59,7 @@ func (ix *Index) Settle(ctx context.Context, settlements []schedule.Settlement) 
 		script: "settle", check: schedule.Settlement.Validate, ref: schedule.Settlement.Ref,
 		encode: func(s schedule.Settlement) []any {
 			return []any{s.ID, s.Token, s.Outcome.String(), int(s.Signal), s.Won, encodeTime(s.HoldUntil),
-				encodeRecord(s.Item), encodeNext(s.Next)}
+				encodeWanted(&s), encodeNext(s.Next)}
 		},
 		decode: func(r *reply) schedule.Settled { return schedule.Settled(r.int()) },
 	}, settlements)

@@ -119,7 +119,7 @@ const (
 	// hold, in the year 5188. Later times are reduced to it.
 	dueDigits = 9
 	maxDue    = 36*36*36*36*36*36*36*36*36 - 1
-	// maxDivertDigits is the most digits of the count of diverts.
+	// maxDivertDigits is the most digits of the count of diverts. The cause follows them.
 	maxDivertDigits = 9
 )
 
@@ -154,17 +154,35 @@ func encodeRecord(it schedule.Item) string {
 	b = append(b, due...)
 	b = append(b, kindOf(it))
 	b = strconv.AppendInt(b, it.Lane, 36)
-	if it.Lock != "" {
-		b = append(b, ':')
-		b = append(b, it.Lock...)
+	return string(appendLock(b, it.Lock))
+}
+
+func appendLock(record []byte, lock string) []byte {
+	if lock == "" {
+		return record
 	}
-	return string(b)
+	return append(append(record, ':'), lock...)
+}
+
+// encodeWanted writes the record of a settlement: the item's and, for a divert, one divert with its cause,
+// which the script adds to those of the item.
+func encodeWanted(s *schedule.Settlement) string {
+	if s.Outcome != schedule.Divert {
+		return encodeRecord(s.Item)
+	}
+	unlocked := s.Item
+	unlocked.Lock = ""
+	b := append([]byte(encodeRecord(unlocked)), "!1"...)
+	if s.Cause != 0 {
+		b = append(b, byte(s.Cause))
+	}
+	return string(appendLock(b, s.Lock))
 }
 
 // decodeRecord reads a record that a script wrote. It refuses exactly what the scripts' decode refuses.
-func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) {
-	refuse := func() (schedule.Item, int, error) {
-		return schedule.Item{}, 0, fmt.Errorf("record %q of %s cannot be read", record, id)
+func decodeRecord(id, record string) (it schedule.Item, diverts int, cause schedule.DivertCause, err error) {
+	refuse := func() (schedule.Item, int, schedule.DivertCause, error) {
+		return schedule.Item{}, 0, 0, fmt.Errorf("record %q of %s cannot be read", record, id)
 	}
 	if len(record) <= dueDigits+1 {
 		return refuse()
@@ -191,6 +209,9 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 	if count, found := strings.CutPrefix(rest, "!"); found {
 		count, _, _ = strings.Cut(count, ":")
 		rest = rest[1+len(count):]
+		if n := len(count); n > 0 && 'a' <= count[n-1] && count[n-1] <= 'z' {
+			count, cause = count[:n-1], schedule.DivertCause(count[n-1])
+		}
 		if count == "" || count[0] == '0' || len(count) > maxDivertDigits ||
 			strings.Trim(count, "0123456789") != "" {
 			return refuse()
@@ -206,7 +227,7 @@ func decodeRecord(id, record string) (it schedule.Item, diverts int, err error) 
 			return refuse()
 		}
 	}
-	return it, diverts, nil
+	return it, diverts, cause, nil
 }
 
 // encodeTime writes a time outside of records, limited to 0 to schedule.MaxTime.

@@ -29,20 +29,20 @@ func TestRecords(t *testing.T) {
 		for _, want.Due = range []int64{drawn, -1, 0, 1, maxDue, maxDue + 1, math.MaxInt64} {
 			record := encodeRecord(want)
 			want.Due = min(max(want.Due, 0), maxDue)
-			got, diverts, err := decodeRecord(want.ID, record)
-			if err != nil || got != want || diverts != 0 {
+			got, diverts, cause, err := decodeRecord(want.ID, record)
+			if err != nil || got != want || diverts != 0 || cause != 0 {
 				t.Fatalf("%+v is written %q, which reads as %+v, %d diverts, %v", want, record, got, diverts,
 					err)
 			}
 			// The scripts put diverts between the lane and the lock.
 			head, lock, locked := strings.Cut(record, ":")
-			record = head + "!17"
+			record = head + "!17o"
 			if locked {
 				record += ":" + lock
 			}
-			got, diverts, err = decodeRecord(want.ID, record)
-			if err != nil || got != want || diverts != 17 {
-				t.Fatalf("%q reads as %+v, %d diverts, %v", record, got, diverts, err)
+			got, diverts, cause, err = decodeRecord(want.ID, record)
+			if err != nil || got != want || diverts != 17 || cause != schedule.OutOfTurn {
+				t.Fatalf("%q reads as %+v, %d diverts (%c), %v", record, got, diverts, cause, err)
 			}
 		}
 	})
@@ -96,7 +96,7 @@ func TestRecordsReadAlike(t *testing.T) {
 	}
 	readable := 0
 	for i, r := range records {
-		_, _, err := decodeRecord("id", r)
+		_, _, _, err := decodeRecord("id", r)
 		if (err == nil) != (read[i] == 1) {
 			t.Errorf("record %q: the script reads it: %t; the program: %v", r, read[i] == 1, err)
 		}
@@ -113,11 +113,11 @@ func FuzzDecodeRecord(f *testing.F) {
 		f.Add(record)
 	}
 	f.Fuzz(func(t *testing.T, record string) {
-		it, _, err := decodeRecord("id", record)
+		it, _, _, err := decodeRecord("id", record)
 		if err != nil {
 			return
 		}
-		back, _, err := decodeRecord("id", encodeRecord(it))
+		back, _, _, err := decodeRecord("id", encodeRecord(it))
 		if err != nil || back != it || it.Lane <= 0 || it.Due < 0 || it.Due > maxDue {
 			t.Errorf("%q reads as %+v, written %q, which reads as %+v, %v", record, it, encodeRecord(it),
 				back, err)

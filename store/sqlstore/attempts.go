@@ -156,6 +156,9 @@ type attemptDetail struct {
 	Rule            *store.Rule    `json:"rule,omitempty"`
 	// URL is where the attempt went, if that differs from the callback's own URL.
 	URL string `json:"url,omitempty"`
+	// Diverts and DivertReason are about the time before the attempt. Most attempts have none.
+	Diverts      int    `json:"diverts"`
+	DivertReason string `json:"divert_reason"`
 }
 
 const (
@@ -190,6 +193,7 @@ func splitOwn(a *store.Attempt) (own int, rest []store.Header) {
 // into copies the details into the attempt, whose columns have been read.
 func (d *attemptDetail) into(a *store.Attempt) {
 	a.Timings, a.Rule, a.URL = d.Timings, d.Rule, d.URL
+	a.Diverts, a.DivertReason = d.Diverts, d.DivertReason
 	a.RequestHeaders, a.ResponseHeaders = d.RequestHeaders, d.ResponseHeaders
 	if d.Own != 0 {
 		a.RequestHeaders = append(ownHeaders(a, d.Own), d.RequestHeaders...)
@@ -198,7 +202,8 @@ func (d *attemptDetail) into(a *store.Attempt) {
 
 // detailOf returns the stored details of an attempt.
 func detailOf(a *store.Attempt) (string, error) {
-	d := attemptDetail{Timings: a.Timings, ResponseHeaders: a.ResponseHeaders, Rule: a.Rule, URL: a.URL}
+	d := attemptDetail{Timings: a.Timings, ResponseHeaders: a.ResponseHeaders, Rule: a.Rule, URL: a.URL,
+		Diverts: a.Diverts, DivertReason: a.DivertReason}
 	d.Own, d.RequestHeaders = splitOwn(a)
 	return d.text()
 }
@@ -233,6 +238,10 @@ func (d *attemptDetail) text() (string, error) {
 	}
 	if d.URL != "" {
 		b = appendText(append(b, `,"url":`...), d.URL)
+	}
+	if d.Diverts > 0 {
+		b = strconv.AppendInt(append(b, `,"diverts":`...), int64(d.Diverts), 10)
+		b = appendText(append(b, `,"divert_reason":`...), d.DivertReason)
 	}
 	return string(append(b, '}')), nil
 }

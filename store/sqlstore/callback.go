@@ -17,7 +17,7 @@ var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.
 	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict
 	callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
 	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count
-	callbacks.attempt_seq callbacks.ladder_base callbacks.trigger callbacks.resume_state
+	callbacks.diverts_since callbacks.divert_reason callbacks.attempt_seq callbacks.ladder_base callbacks.trigger callbacks.resume_state
 	callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
 	callbacks.last_class callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
 	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until

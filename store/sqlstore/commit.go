@@ -132,8 +132,8 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 // A second process that commits a result of the same claim waits for the row's lock, and then finds no match.
 var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Table: "callbacks",
-	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts free_retry stays
-		poll_errors keep_claims=KeepClaimsWithoutResult attempted status class committed_at=Now`),
+	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts diverts_since divert_reason
+		free_retry stays poll_errors keep_claims=KeepClaimsWithoutResult attempted status class committed_at=Now`),
 	Set: `
 		state = CASE ` + override +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,
@@ -144,6 +144,8 @@ var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 		updated_at = i.committed_at,
 		attempt_count = callbacks.attempt_count + i.charge,
 		divert_count = callbacks.divert_count + i.diverts,
+		diverts_since = i.diverts_since,
+		divert_reason = i.divert_reason,
 		attempt_seq = callbacks.attempt_seq + i.attempted,
 		ladder_base = callbacks.ladder_base + i.stays,
 		poll_errors = CASE WHEN i.charge = 1 THEN i.poll_errors ELSE callbacks.poll_errors END,
@@ -185,6 +187,8 @@ var ordinaryUpdate = sqldb.BulkUpdate[resultEntry, struct{}]{
 		updated_at = i.committed_at,
 		attempt_count = callbacks.attempt_count + 1,
 		divert_count = callbacks.divert_count + i.diverts,
+		diverts_since = 0,
+		divert_reason = '',
 		attempt_seq = callbacks.attempt_seq + 1,
 		free_retry = i.free_retry,
 		claims_without_result = 0,

@@ -220,7 +220,8 @@ var stampUpdate = sqldb.BulkUpdate[stampEntry, row]{Table: "callbacks", From: fr
 var stampedFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
 	requests.follows requests.method callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state
 	callbacks.reason callbacks.due_at requests.first_due_at callbacks.expires_at callbacks.attempt_count
-	callbacks.divert_count callbacks.attempt_seq callbacks.ladder_base callbacks.trigger
+	callbacks.divert_count callbacks.diverts_since callbacks.divert_reason callbacks.attempt_seq
+	callbacks.ladder_base callbacks.trigger
 	callbacks.cancel_requested callbacks.free_retry callbacks.last_status callbacks.last_class
 	callbacks.poll_errors callbacks.fence callbacks.claim_until callbacks.claims_without_result
 	requests.content_type requests.headers=HeadersText requests.policy=PolicyText

@@ -5,7 +5,7 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record next
 -- Outcome is acked, rescheduled, diverted or buried. Signal is 0 none, 1 answered, 2 timed out, 3 no answer.
--- Won is 1 or 0. Hold is the end of a hold in ms, or 0. Record is the item's new record, without diverts.
+-- Won is 1 or 0. Hold is the end of a hold in ms, or 0. Record is the item's new record; that of a divert has one divert.
 -- Next is the id and the token of a prefetched lease that counts from now on, or empty.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
 -- Uses: begin records changes flow lanes breaker counting events hints
@@ -23,15 +23,12 @@ end
 local function finish(id, outcome, record, wanted, moved, move_forces)
   unlease(id)
   if outcome == 'rescheduled' or outcome == 'diverted' then
-    local due, diverts = math.min(moment(wanted), moved or HUGE), 0
-    if outcome == 'diverted' then
-      local _, _, _, rest = decode(record)
-      diverts = diverts_of(rest) + 1
-    end
+    local due = math.min(moment(wanted), moved or HUGE)
+    local diverts = outcome == 'diverted' and one_more(record, wanted) or ''
     postpone(id, due, redue(wanted, due, diverts, move_forces))
   elseif moved and decode(record) then
     -- The movement asks for another attempt. SQL's stamp decides whether it is made.
-    postpone(id, moved, redue(record, moved, 0, move_forces))
+    postpone(id, moved, redue(record, moved, '', move_forces))
   else
     add(cut.records, id)
   end
@@ -54,9 +51,9 @@ local function overrule(id, outcome, record, wanted)
     add(cut.ready, lane .. kind .. due .. id)
   end
   if outcome == 'rescheduled' or outcome == 'diverted' then
-    local diverts = 0
+    local diverts = ''
     if outcome == 'diverted' then
-      diverts = record and diverts_of(rest) or 1
+      diverts = record and diverts_of(rest) or one_more(nil, wanted)
     end
     local at = moment(wanted)
     postpone(id, at, redue(wanted, at, diverts))

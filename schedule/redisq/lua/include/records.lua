@@ -1,8 +1,8 @@
 -- records reads and writes the record of one id. Needs begin, RECORDS, QUARANTINE.
 --
 -- A record is: the due time in 9 digits of base 36; the kind, f (fresh) or r (retry), or d or e for the same
--- two if the item is forced; the digits of the lane; "!" and the diverts, if there are any; ":" and the lock,
--- if it has one. With a lane of up to four digits, no diverts and no lock it has 14 bytes, the most that the
+-- two if the item is forced; the digits of the lane; "!", the number of diverts and the letter of the last
+-- one's cause, if there are any; ":" and the lock, if it has one. With a lane of up to four digits, no diverts and no lock it has 14 bytes, the most that the
 -- server keeps in 16. Numbers have no leading zeros. The program's decodeRecord refuses exactly what decode
 -- refuses.
 --
@@ -21,7 +21,7 @@ local quarantined = 0
 
 -- readable returns whether the end of a record, after its lane, is diverts, a lock, or both.
 local function readable(rest)
-  local diverts, lock = string.match(rest, '^!([1-9]%d*)(.*)$')
+  local diverts, lock = string.match(rest, '^!([1-9]%d*)%l?(.*)$')
   if diverts and #diverts > 9 then
     return false
   end
@@ -72,20 +72,29 @@ local function moment(record)
   return due == 0 and now or due
 end
 
+-- diverts_of returns the diverts in the rest of a record as it has them: "!", the number and the cause.
 local function diverts_of(rest)
-  return tonumber(string.match(rest or '', '^!(%d+)')) or 0
+  return string.match(rest or '', '^!%d+%l?') or ''
 end
 
 local function lock_of(rest)
   return string.match(rest or '', ':.*$') or ''
 end
 
--- redue returns an encoded record with another due time and count of diverts. With forced it makes the item
+-- one_more returns the diverts of a record after one more divert, with the cause of wanted. record may be nil.
+local function one_more(record, wanted)
+  local _, _, _, rest = decode(record)
+  local _, _, _, one = decode(wanted)
+  local diverts = tonumber(string.match(rest or '', '^!(%d+)')) or 0
+  return '!' .. text(math.min(diverts + 1, MAX_DIVERTS)) .. (string.match(one or '', '^!%d+(%l)') or '')
+end
+
+-- redue returns an encoded record with another due time and other diverts. With forced it makes the item
 -- forced.
 local function redue(record, due, diverts, forced)
   local _, kind, lane, rest = decode(record)
-  local count = diverts > 0 and '!' .. text(math.min(diverts, MAX_DIVERTS)) or ''
-  return digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2) .. count .. lock_of(rest)
+  local head = digits_of(due) .. (forced and FORCED[kind] or kind) .. string.sub(lane, 2)
+  return head .. diverts .. lock_of(rest)
 end
 
 -- decode_claim returns the first digit, lane and token of a claim, and the due time of a movement, if there
