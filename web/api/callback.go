@@ -164,6 +164,7 @@ func attemptOf(x *store.Attempt) client.Attempt {
 		RequestHeaders: headersOf(x.RequestHeaders), ResponseHeaders: headersOf(x.ResponseHeaders),
 		ResponseBody: x.ResponseBody, ResponseTrunc: x.ResponseTruncated,
 		Rule: (*client.RuleResult)(x.Rule), NextDueAt: moment(x.NextDueAt), Stale: x.Stale,
+		Diverts: x.Diverts, DivertReason: x.DivertReason,
 	}
 }
 

@@ -75,7 +75,8 @@ func (m *Merchant) redacted(c store.Callback) store.Callback {
 	c.URL = store.MaskURL(c.URL)
 	c.Project, c.Lane, c.LockKey, c.Strict, c.Labels, c.Headers = "", "", "", false, nil, nil
 	c.Policy = store.Policy{Tiers: c.Policy.Tiers, RepeatLast: c.Policy.RepeatLast}
-	c.Success, c.Signer, c.Version, c.DivertCount = store.Success{}, "", nil, 0
+	c.Success, c.Signer, c.Version = store.Success{}, "", nil
+	c.DivertCount, c.DivertsSince, c.DivertReason = 0, 0, ""
 	return c
 }
 
@@ -109,6 +110,7 @@ func redactedAttempts(attempts []store.Attempt) []store.Attempt {
 			a.Rule = &rule
 		}
 		a.URL = store.MaskURL(a.URL)
+		a.Diverts, a.DivertReason = 0, ""
 	}
 	return attempts
 }

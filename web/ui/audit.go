@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +40,7 @@ type auditRow struct {
 	// FullObject is the object's id with the prefix, Link its page. History is the list of all entries for
 	// the object. NewCallback is the id of a callback that the act created. All may be empty.
 	FullObject, Link, History, NewCallback string
-	// Label is the name of an endpoint; empty if the object is none.
+	// Label is the name of the object. It is empty if the object has none or does not exist any more.
 	Label string
 	// Moments are the times in the detail, which has them in Unix milliseconds.
 	Moments []moment
@@ -129,19 +130,64 @@ func (u *UI) audit(r *request) (*response, error) {
 	return show("audit", p)
 }
 
-// labelAudit sets the names of the endpoints among the objects.
+// labelAudit sets the names of the objects.
 func (u *UI) labelAudit(r *request, rows []*auditRow) error {
 	var ids []string
+	keys := false
 	for _, row := range rows {
 		if strings.HasPrefix(row.FullObject, store.EndpointPrefix) {
 			ids = append(ids, row.FullObject)
 		}
+		keys = keys || strings.HasPrefix(row.FullObject, store.KeyPrefix)
 	}
 	labels, err := u.endpointLabels(r, ids)
-	for _, row := range rows {
-		row.Label = labels[row.FullObject]
+	if err != nil {
+		return err
 	}
-	return err
+	if labels == nil {
+		labels = make(map[string]string)
+	}
+	if keys {
+		all, err := u.Engine.Keys(r.ctx, r.caller.Project)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			labels[store.KeyPrefix+all[i].ID] = all[i].Name
+		}
+	}
+	for _, row := range rows {
+		label, known := labels[row.FullObject]
+		if !known {
+			label, err = u.nameOf(r, row)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			labels[row.FullObject] = label
+		}
+		row.Label = label
+	}
+	return nil
+}
+
+// nameOf returns the name of a callback, a schedule or an alert. A page has few of them.
+func (u *UI) nameOf(r *request, row *auditRow) (string, error) {
+	if row.FullObject == row.Object {
+		return "", nil
+	}
+	switch {
+	case strings.HasPrefix(row.FullObject, store.CallbackPrefix):
+		c, err := u.Store.Get(r.ctx, r.caller.Project, row.Object)
+		parts := slices.DeleteFunc([]string{c.Topic, c.Ref}, func(s string) bool { return s == "" })
+		return strings.Join(parts, " · "), err
+	case strings.HasPrefix(row.FullObject, store.SchedulePrefix):
+		s, err := u.Engine.Schedule(r.ctx, r.caller.Project, row.Object)
+		return s.Name, err
+	case strings.HasPrefix(row.FullObject, store.AlertPrefix):
+		a, err := u.Engine.Alert(r.ctx, r.caller.Project, row.Object)
+		return a.Name, err
+	}
+	return "", nil
 }
 
 // objectOf returns an object as entries store it: an id without its prefix. But entries for lanes and secrets

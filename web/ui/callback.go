@@ -117,6 +117,7 @@ func (u *UI) callback(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.DivertedFor = divertedFor(&c, newest)
 	if err := u.timelineInto(r, p, newest); err != nil {
 		return nil, err
 	}

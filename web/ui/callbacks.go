@@ -63,7 +63,7 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 	p := &callbacksPage{base: u.base(r, name, name+".title"), Filter: f, FieldErrors: f.invalid}
 	f.ByDue = params.Get("order") == "due"
 	p.Table = callbackTable{Caption: p.Title, ByNewest: p.With("order", ""),
-		ByDue: p.With("order", "due"), DueFirst: f.ByDue}
+		ByDue: p.With("order", "due"), DueFirst: f.ByDue, Polls: only == store.Poll}
 	f.After = query.ReadPlace(params.Get("cursor"))
 	if f.After != nil {
 		p.First = p.With()
@@ -115,6 +115,11 @@ func (u *UI) readRows(r *request, p *callbacksPage) error {
 	p.Table.Rows, err = u.callbackRows(r, found.Callbacks)
 	if err != nil {
 		return err
+	}
+	if p.Table.Polls {
+		if err := u.readSeen(r, p.Table.Rows); err != nil {
+			return err
+		}
 	}
 	f.After = found.Next
 	if f.After != nil {

@@ -147,6 +147,7 @@ func (u *UI) readOrder(
 	}
 	for i, o := range p.Rows {
 		o.attempts = attemptsOf(attempts, o.ID)
+		o.DivertedFor = divertedFor(&o.Callback, o.attempts)
 		p.Cut = p.Cut || o.AttemptSeq > len(o.attempts)
 		p.explain(o, &why[i])
 	}

@@ -13,6 +13,20 @@ func (u *UI) polls(r *request) (*response, error) {
 	return u.listCallbacks(r, "polls", store.Poll)
 }
 
+// readSeen reads the last attempt of each poll in a list.
+func (u *UI) readSeen(r *request, rows []*callbackRow) error {
+	byID := make(map[string]*callbackRow, len(rows))
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i], byID[row.ID] = row.ID, row
+	}
+	attempts, err := u.Store.AttemptsOf(r.ctx, r.caller.Project, ids, 1)
+	for i := range attempts {
+		byID[attempts[i].CallbackID].Seen = &attempts[i]
+	}
+	return err
+}
+
 // pollOf reads the part of a callback's page that only polls have.
 func (u *UI) pollOf(r *request, p *callbackPage) (*control.PollView, error) {
 	view, err := u.Engine.Poll(r.ctx, r.caller.Project, p.ID)

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,8 @@ type callbackTable struct {
 	// DueFirst is true if the list is in order of due times.
 	ByNewest, ByDue string
 	DueFirst        bool
+	// Polls is true if all callbacks are polls. Then the list has what was seen last, and no receivers.
+	Polls bool
 }
 
 // A callbackRow is a callback in a list.
@@ -33,6 +36,11 @@ type callbackRow struct {
 	When int64
 	// Late is true if a scheduled callback is overdue by more than 1 s.
 	Late bool
+	// DivertedFor is the reason of the last divert. It may be empty. It is only set on the page of one callback
+	// or order.
+	DivertedFor string
+	// Seen is the last attempt of a poll, in the list of polls. It may be nil.
+	Seen *store.Attempt
 	// Tries is the number of charged attempts and, if it is limited, the maximum.
 	Tries string
 }
@@ -113,6 +121,55 @@ func (b *base) Last(row *callbackRow) string {
 		parts = append(parts, strings.TrimSpace(response))
 	}
 	return strings.Join(parts, " · ")
+}
+
+// divertedFor returns the reason of the last divert of a callback. newest are its newest attempts, the newest
+// first.
+func divertedFor(c *store.Callback, newest []store.Attempt) string {
+	if c.DivertsSince > 0 {
+		return c.DivertReason
+	}
+	for i := range newest {
+		a := &newest[i]
+		if !a.Charged && a.Class != store.ClassCrashed && a.Class != store.ClassPanic {
+			return string(a.Class)
+		}
+		if a.Diverts > 0 {
+			return a.DivertReason
+		}
+	}
+	return ""
+}
+
+// Postponed says how often a callback was postponed, and why. key is the text without a reason.
+func (b *base) Postponed(key string, times int, reason string) string {
+	text := b.T(key, "n", times)
+	switch {
+	case b.Has("divert." + reason):
+		text += b.T("divert.why", "why", b.T("divert."+reason))
+	case reason != "":
+		text += b.T("divert.why", "why", b.Or("class.", reason))
+	}
+	return text
+}
+
+// seenValue is what a poll's rule has seen, if it is one value: `/trade_state is "USERPAYING"`.
+var seenValue = regexp.MustCompile(`^[^\s",]+ is "?([^"\\]+?)"?$`)
+
+// LastSeen describes the last response of a poll: why the poll has ended, and the value that its rule has
+// seen. Without a value it is the same as Last.
+func (b *base) LastSeen(row *callbackRow) string {
+	if row.Seen == nil || row.Seen.Rule == nil || row.Seen.Rule.Saw == "" || !row.PollAnswered() {
+		return b.Last(row)
+	}
+	saw := string(reportText(b.Engine(row.Seen.Rule.Saw)))
+	if value := seenValue.FindStringSubmatch(row.Seen.Rule.Saw); value != nil {
+		saw = value[1]
+	}
+	if row.Reason == store.Unresolved {
+		return b.T("reason."+string(row.Reason)) + " · " + saw
+	}
+	return saw
 }
 
 // shortAddress returns host and path of a URL, or a text that is no URL unchanged.
