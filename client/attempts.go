@@ -64,14 +64,14 @@ type Attempt struct {
 	ResponseTrunc   bool        `json:"response_truncated"`
 	Rule            *RuleResult `json:"rule" api:"null"`
 	NextDueAt       time.Time   `json:"next_due_at" api:"null"`
-	// How often the callback was postponed between the attempt before and this one, and the reason of the last
-	// time: lock_conflict, out_of_turn, not_stamped, lock_lost, claim_old, lane_stopped, endpoint_unread, or a
-	// class.
-	Diverts      int    `json:"diverts"`
-	DivertReason string `json:"divert_reason" api:"null"`
 	// Present only if true. The attempt ended after its callback had finished, or after its claim was lost,
 	// so it had no effect.
 	Stale bool `json:"stale,omitempty"`
+	// Present only if the callback was postponed between the attempt before and this one: how often.
+	Diverts int `json:"diverts,omitempty"`
+	// Why it was postponed the last time: `lock_conflict`, `out_of_turn`, `not_stamped`, `lock_lost`,
+	// `claim_old`, `lane_stopped`, `endpoint_unread`, or a class.
+	DivertReason string `json:"divert_reason,omitempty"`
 }
 
 // Timings are the durations of the parts of an attempt in milliseconds. Zero: the attempt had no such part.

@@ -111,7 +111,7 @@ func (u *uncertainStamps) undo(ctx context.Context, stamp *uncertainStamp) error
 		cb := stamped[i]
 		results[i] = store.Result{
 			ID: cb.ID, Fence: cb.Fence, State: store.Scheduled, DueAt: cb.DueAt, FreeRetry: cb.FreeRetry,
-			Stamped: cb,
+			Stamped: cb, DivertsSince: cb.DivertsSince, DivertReason: cb.DivertReason,
 		}
 	}
 	committed, err := u.rn.o.Store.Commit(ctx, results, u.rn.clock.Now())

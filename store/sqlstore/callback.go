@@ -13,17 +13,18 @@ import (
 )
 
 // callbackFields are the columns of a callback's two rows, in tables callbacks and requests.
-var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind requests.endpoint_id
-	requests.follows requests.method requests.topic requests.ref callbacks.lock_key callbacks.strict
-	callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason callbacks.due_at
-	requests.first_due_at callbacks.expires_at callbacks.attempt_count callbacks.divert_count
-	callbacks.diverts_since callbacks.divert_reason callbacks.attempt_seq callbacks.ladder_base callbacks.trigger callbacks.resume_state
-	callbacks.resume_reason callbacks.cancel_requested callbacks.free_retry callbacks.last_status
-	callbacks.last_class callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
+var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.kind
+	requests.endpoint_id requests.follows requests.method requests.topic requests.ref callbacks.lock_key
+	callbacks.strict callbacks.lane=LaneID requests.signer callbacks.state callbacks.reason
+	callbacks.due_at requests.first_due_at callbacks.expires_at callbacks.attempt_count
+	callbacks.divert_count callbacks.diverts_since callbacks.divert_reason callbacks.attempt_seq
+	callbacks.ladder_base callbacks.trigger callbacks.resume_state callbacks.resume_reason
+	callbacks.cancel_requested callbacks.free_retry callbacks.last_status callbacks.last_class
+	callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
 	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until
 	callbacks.claims_without_result requests.content_type requests.headers=HeadersText
-	requests.labels=LabelsText requests.policy=PolicyText requests.success=SuccessText callbacks.claimed_at
-	callbacks.lost_at`)
+	requests.labels=LabelsText requests.policy=PolicyText requests.success=SuccessText
+	callbacks.claimed_at callbacks.lost_at`)
 
 // callbackColumns are all columns of a callback but its payload, to be read FROM fromCallbacks or
 // fromRequests.

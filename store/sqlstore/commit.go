@@ -133,7 +133,8 @@ func (t *tx) commitRound(entries []*resultEntry) error {
 var resultUpdate = sqldb.BulkUpdate[resultEntry, store.Callback]{
 	Table: "callbacks",
 	Columns: sqldb.Named[resultEntry](`id fence state reason due_at charge diverts diverts_since divert_reason
-		free_retry stays poll_errors keep_claims=KeepClaimsWithoutResult attempted status class committed_at=Now`),
+		free_retry stays poll_errors keep_claims=KeepClaimsWithoutResult attempted status class
+		committed_at=Now`),
 	Set: `
 		state = CASE ` + override +
 		` WHEN 1 THEN 'canceled' WHEN 2 THEN callbacks.resume_state ELSE i.state END,

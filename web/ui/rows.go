@@ -36,8 +36,8 @@ type callbackRow struct {
 	When int64
 	// Late is true if a scheduled callback is overdue by more than 1 s.
 	Late bool
-	// DivertedFor is the reason of the last divert. It may be empty. It is only set on the page of one callback
-	// or order.
+	// DivertedFor is the reason of the last divert. It may be empty. Only the pages of one callback and of an
+	// order set it.
 	DivertedFor string
 	// Seen is the last attempt of a poll, in the list of polls. It may be nil.
 	Seen *store.Attempt

@@ -5,8 +5,8 @@
 -- ARGV: GENERATION OFFSET CHANNEL SHARD
 -- EACH: id token outcome signal won hold record next
 -- Outcome is acked, rescheduled, diverted or buried. Signal is 0 none, 1 answered, 2 timed out, 3 no answer.
--- Won is 1 or 0. Hold is the end of a hold in ms, or 0. Record is the item's new record; that of a divert has one divert.
--- Next is the id and the token of a prefetched lease that counts from now on, or empty.
+-- Won is 1 or 0. Hold is the end of a hold in ms, or 0. Record is the item's new record; that of a divert has
+-- one divert. Next is the id and the token of a prefetched lease that counts from now on, or empty.
 -- Reply: now, next, seq; for each settlement: 1 applied, 2 stale, 3 gone
 -- Uses: begin records changes flow lanes breaker counting events hints
 
