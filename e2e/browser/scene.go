@@ -42,11 +42,17 @@ type scene struct {
 // testdata/answers.txt.
 func newScene(t *testing.T, c harness.Combination, answers harness.Script) *scene {
 	t.Helper()
+	return launchScene(t, harness.Launch{On: harness.NewBackend(t, c)}, answers)
+}
+
+// launchScene is newScene for a dispatcher with settings.
+func launchScene(t *testing.T, l harness.Launch, answers harness.Script) *scene {
+	t.Helper()
 	if answers == nil {
 		answers = harness.ScriptOf(t, "testdata/answers.txt")
 	}
-	r, on := harness.NewReceiver(t, answers), harness.NewBackend(t, c)
-	return &scene{T: t, Process: harness.Serve(t, harness.Launch{On: on}), on: on, r: r,
+	r := harness.NewReceiver(t, answers)
+	return &scene{T: t, Process: harness.Serve(t, l), on: l.On, r: r,
 		names:   map[string]string{"shop": r.URL, "admin": harness.AdminKey},
 		windows: map[string]user{}, does: map[string]func(){}}
 }

@@ -62,6 +62,8 @@ type Launch struct {
 	On Backend
 	// Args follow the backend's settings.
 	Args []string
+	// Listen is the address of the API; empty: a free port.
+	Listen string
 	// failpoint is NAME or NAME:n. The process kills itself there.
 	failpoint string
 	// Times replaces the usual times after which other processes take over the work of a dead one; empty: the
@@ -90,7 +92,10 @@ func Serve(tb testing.TB, l Launch) *Process {
 // Spawn starts a dispatcher and does not wait until it is ready.
 func Spawn(tb testing.TB, l Launch) *Process {
 	tb.Helper()
-	listen, ops := "127.0.0.1:"+testserver.FreePort(tb), "127.0.0.1:"+testserver.FreePort(tb)
+	listen, ops := l.Listen, "127.0.0.1:"+testserver.FreePort(tb)
+	if listen == "" {
+		listen = "127.0.0.1:" + testserver.FreePort(tb)
+	}
 	args := append([]string{"serve", "--listen", listen, "--ops-listen", ops}, l.On.Args()...)
 	args = append(args, l.Args...)
 	logFile, err := os.CreateTemp(tb.TempDir(), "dispatcher-*.log")

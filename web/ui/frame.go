@@ -31,6 +31,8 @@ type base struct {
 	Others []store.Project
 	// Viewer is the name of the viewer: of a person, or of a key with its id.
 	Viewer string
+	// Person is the name of a viewer who has signed in without a key.
+	Person string
 	Flash  *flash
 	// Ready is false while SQL cannot commit. Degraded has the codes of other problems, see dispatch.Health.
 	Ready    bool
@@ -66,7 +68,7 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 	}
 	b.Viewer = r.caller.By("").Name
 	if r.caller.Person != nil {
-		b.Viewer = r.caller.Name()
+		b.Viewer, b.Person = r.caller.Name(), r.caller.Name()
 	}
 	health := u.Engine.Health(r.ctx)
 	b.Ready, b.Degraded = health.Ready, health.Degraded

@@ -25,7 +25,7 @@ func (u *UI) redriveActs() []Route {
 	}, []actOn[store.Redrive]{
 		{name: "pause", do: set(store.RedrivePaused)},
 		{name: "resume", do: set(store.RedriveRunning)},
-		{name: "approve", do: set(store.RedriveApproved)},
+		{name: "approve", do: set(store.RedriveApproved), ask: (*form).askApprove},
 		{name: "cancel", do: set(store.RedriveCanceled), danger: true},
 	})
 }
@@ -37,6 +37,23 @@ func (f *form) beginRedrive(redrive store.Redrive) {
 	f.Facts = append(f.Facts, fact{Name: f.T("redrives.action"), Value: f.T(row.Verb())},
 		fact{Name: f.T("column.state"), Value: f.T(row.Label())})
 	f.addFacts("redrives.left", f.N(redrive.Matched-redrive.Done-redrive.Failed))
+}
+
+// askApprove adds what the second person must know: the filter, and who asks for what reason.
+func (f *form) askApprove(redrive store.Redrive) error {
+	if conditions, ok := filterOf(f.r, &redrive); ok {
+		f.Facts = append(f.Facts, conditions.conditions(&f.base)...)
+	}
+	f.Facts = append(f.Facts, f.settings(&redrive)[1:]...)
+	by := fact{Name: f.T("redrives.requester"), Value: redrive.Actor, Data: true}
+	if key, ok := programNames[redrive.Actor]; ok {
+		by.Value, by.Data = f.T(key), false
+	}
+	f.Facts = append(f.Facts, by)
+	if redrive.Reason != "" {
+		f.addFacts("redrives.requester.reason", redrive.Reason)
+	}
+	return nil
 }
 
 const (
