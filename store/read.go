@@ -65,9 +65,10 @@ type DeadGroup struct {
 	// earlier groups took long.
 	Count int
 	More  bool
-	// OldestAt and NewestAt are when the oldest and the newest of them were accepted. NewestID is the newest.
+	// OldestAt and NewestAt are when the oldest and the newest of them were accepted, OldestID and NewestID
+	// their ids.
 	OldestAt, NewestAt int64
-	NewestID           string
+	OldestID, NewestID string
 }
 
 // DueNow counts the overdue callbacks of a project.

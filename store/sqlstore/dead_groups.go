@@ -20,21 +20,15 @@ const (
 	groupsTime = 50 * time.Millisecond
 )
 
-// A deadGroup is a group of dead callbacks with the id of its oldest one.
-type deadGroup struct {
-	store.DeadGroup
-	oldestID string
-}
-
-var deadGroupFields = sqldb.Named[deadGroup](`g.reason g.last_class=Class g.last_status=Status`)
+var deadGroupFields = sqldb.Named[store.DeadGroup](`g.reason g.last_class=Class g.last_status=Status`)
 
 // deadGroupColumns read the oldest and the newest callback of a group by one step into the index
 // callbacks_dead each, and count the group up to $2.
-func deadGroupColumns(g *deadGroup) sqldb.Columns {
+func deadGroupColumns(g *store.DeadGroup) sqldb.Columns {
 	const of = `FROM callbacks AS c WHERE c.project = $1 AND c.state = 'dead' AND c.reason = g.reason
 		AND c.last_class = g.last_class AND c.last_status = g.last_status`
 	return append(deadGroupFields(g),
-		col(`(SELECT c.id `+of+` ORDER BY c.id LIMIT 1)`, &g.oldestID),
+		col(`(SELECT c.id `+of+` ORDER BY c.id LIMIT 1)`, &g.OldestID),
 		col(`(SELECT c.id `+of+` ORDER BY c.id DESC LIMIT 1)`, &g.NewestID),
 		col(`(SELECT COUNT(*) FROM (SELECT 1 `+of+` LIMIT $2) AS counted)`, &g.Count))
 }
@@ -72,12 +66,12 @@ func (db *DB) DeadGroups(ctx context.Context, project string) ([]store.DeadGroup
 		if !found {
 			break
 		}
-		g.OldestAt, g.NewestAt = store.IDTime(g.oldestID), store.IDTime(g.NewestID)
+		g.OldestAt, g.NewestAt = store.IDTime(g.OldestID), store.IDTime(g.NewestID)
 		g.More = g.Count > most
 		if g.More {
 			g.Count = most
 		}
-		last = g.DeadGroup
+		last = g
 		groups = append(groups, last)
 	}
 	slices.SortStableFunc(groups, func(a, b store.DeadGroup) int {

@@ -169,8 +169,8 @@ func testDeadGroupsMany(f *fixture) {
 	// If the reads of the groups took long, the store counts only up to 10.
 	g := got[0]
 	countOK := g.Count == 1000 || g.Count == 10
-	f.check(g.Reason == store.Poison && g.More && countOK && g.NewestID == all[large-1],
-		"the largest group: %+v", g)
+	idsOK := g.OldestID == all[0] && g.NewestID == all[large-1]
+	f.check(g.Reason == store.Poison && g.More && countOK && idsOK, "the largest group: %+v", g)
 }
 
 // testCompareMany compares a list with more references than one statement takes.

@@ -44,11 +44,8 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 		return err
 	}
 	p.figuresOfHour(minutes, counts)
-	var dead int64
-	for i := range minutes {
-		dead += minutes[i].Dead
-	}
-	if dead > 0 {
+	died := slices.ContainsFunc(minutes, func(a store.Activity) bool { return a.Dead > 0 })
+	if dead := counts.States[store.Dead]; died && dead > 0 {
 		if err := u.deadProblem(r, p, dead); err != nil {
 			return err
 		}
@@ -73,8 +70,8 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 	return u.failingProblem(r, p)
 }
 
-// deadProblem adds the callbacks that became dead in the last hour, with the most frequent causes of all dead
-// ones.
+// deadProblem adds the dead callbacks by their most frequent causes. The page has the line while callbacks
+// become dead: older dead letters alone need no attention every night.
 func (u *UI) deadProblem(r *request, p *overviewPage, n int64) error {
 	groups, err := u.Store.DeadGroups(r.ctx, r.caller.Project)
 	if err != nil {
@@ -82,26 +79,39 @@ func (u *UI) deadProblem(r *request, p *overviewPage, n int64) error {
 	}
 	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", n),
 		Acts: []problemAct{{Text: p.T("menu.dead"), Link: Root + "/dead"}}}
-	byClass := make(map[store.Class]int)
-	var order []store.Class
-	for _, g := range groups { // the largest group first
-		if byClass[g.Class] == 0 {
-			order = append(order, g.Class)
+	causes := deadCauses(groups)
+	for _, cause := range causes[:min(len(causes), namedCauses)] {
+		n -= int64(cause.Count)
+		part := problemPart{Count: cause.counted(), Name: p.Or("class.", string(cause.Class)),
+			Data: !p.Has("class." + string(cause.Class)),
+			Link: link("/callbacks", "state", string(store.Dead), "class", string(cause.Class))}
+		if cause.Class == "" { // no filter selects these
+			part.Name, part.Data, part.Link = p.T("attention.unsent"), false, Root+"/dead"
 		}
-		byClass[g.Class] += g.Count
+		line.Parts = append(line.Parts, part)
 	}
-	slices.SortStableFunc(order, func(a, b store.Class) int { return byClass[b] - byClass[a] })
-	for _, class := range order[:min(len(order), namedCauses)] {
-		name := p.Or("class.", string(class))
-		if class == "" {
-			name = p.T("attention.unsent")
-		}
-		line.Parts = append(line.Parts, problemPart{Count: grouped(int64(byClass[class])), Name: name,
-			Data: class != "" && !p.Has("class."+string(class)),
-			Link: link("/callbacks", "state", string(store.Dead), "class", string(class))})
+	if len(causes) > namedCauses && n > 0 {
+		line.Parts = append(line.Parts, problemPart{Count: grouped(n), Name: p.T("attention.others"),
+			Link: Root + "/dead"})
 	}
 	p.Attention = append(p.Attention, line)
 	return nil
+}
+
+// deadCauses sums groups by class, the largest first.
+func deadCauses(groups []store.DeadGroup) (causes []*deadGroup) {
+	for i := range groups {
+		g := &groups[i]
+		at := slices.IndexFunc(causes, func(c *deadGroup) bool { return c.Class == g.Class })
+		if at < 0 {
+			causes = append(causes, &deadGroup{DeadGroup: *g})
+			continue
+		}
+		causes[at].Count += g.Count
+		causes[at].More = causes[at].More || g.More
+	}
+	slices.SortStableFunc(causes, func(a, b *deadGroup) int { return b.Count - a.Count })
+	return causes
 }
 
 // blocking are the codes of the blocks that need an operator, in the order of the page.

@@ -25,12 +25,20 @@ type deadGroup struct {
 	// All is the link to the list of the callbacks. Redrive and Address link to the forms that retry them or
 	// change their URL. They are empty if the act is not offered.
 	All, Redrive, Address string
-	// Newest is the link to the newest callback of the group.
-	Newest string
+	// One is the link to the form that retries the oldest callback of the group.
+	One string
 	// Receivers are the receivers of the newest callbacks of the group, with their numbers.
 	Receivers []receiverCount
 	// Total is the number of receivers, such as "3" or "3+".
 	Total string
+}
+
+// counted formats the number of callbacks. It ends with "+" if there are more.
+func (g *deadGroup) counted() string {
+	if g.More {
+		return grouped(int64(g.Count)) + "+"
+	}
+	return grouped(int64(g.Count))
 }
 
 // A receiverCount is a receiver with a number of callbacks. Count ends with "+" if there may be more. Link is
@@ -126,7 +134,7 @@ func (g *deadGroup) addReceivers(rows []*callbackRow, more bool) {
 // group returns the group with its texts and links. All links use the same filter, so they act on the
 // callbacks of the group only.
 func (p *deadPage) group(group *store.DeadGroup) *deadGroup {
-	g := &deadGroup{DeadGroup: *group, Newest: link("/callbacks/" + store.CallbackPrefix + group.NewestID)}
+	g := &deadGroup{DeadGroup: *group}
 	filter := []string{"state", string(store.Dead), "reason", string(g.Reason), "class", string(g.Class)}
 	if g.Status != 0 {
 		filter = append(filter, "status_code", strconv.Itoa(g.Status))
@@ -146,7 +154,7 @@ func (p *deadPage) group(group *store.DeadGroup) *deadGroup {
 		}
 	}
 	if p.Can(string(store.ScopeOperate)) {
-		g.Redrive = act(store.RedriveRetry)
+		g.Redrive, g.One = act(store.RedriveRetry), retryForm(group.OldestID, Root+"/dead")
 		if slices.Contains(wrongAddress[:], g.Class) && g.Reason != store.Unresolved {
 			g.Address = act(store.RedriveSetURL)
 		}

@@ -55,7 +55,7 @@ func sampleLaneHour(n int) store.Activity {
 func sampleDead(n int) store.DeadGroup {
 	return store.DeadGroup{
 		Reason: store.Exhausted, Class: store.Classes[n%len(store.Classes)], Status: 100 + n, Count: 1,
-		OldestAt: testNow - 90_000_000, NewestAt: testNow - 60_000, NewestID: testID(1),
+		OldestAt: testNow - 90_000_000, NewestAt: testNow - 60_000, OldestID: testID(2), NewestID: testID(1),
 	}
 }
 
@@ -201,8 +201,8 @@ func errorOf(what string) error {
 }
 
 // identifiers are the fields that link rows. People cannot write them.
-var identifiers = strings.Fields("ID Project EndpointID CallbackID LastID NewestID PayloadID Lane.Key " +
-	"LaneCount.Lane")
+var identifiers = strings.Fields("ID Project EndpointID CallbackID LastID OldestID NewestID PayloadID " +
+	"Lane.Key LaneCount.Lane")
 
 // makeHostile replaces every text that a sender, a receiver or an operator can write.
 func makeHostile(v reflect.Value) {
