@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,14 @@ func TestSinksLeakNothing(t *testing.T) {
 	})
 	sent := l.sendAll(mails)
 	l.refuseAll()
-	l.Eventually(2*time.Minute, "each sink has got its message", func() error { return sent() })
+	l.Eventually(2*time.Minute, "each sink has got its message", sent)
+	for name, want := range map[string]string{
+		"dingtalk": "http_5xx 500, ok 200", "wecom": "http_5xx 500, ok 200", "feishu": "http_5xx 500, ok 200",
+		"slack": "http_5xx 500, ok 200", "teams": "http_5xx 500, ok 202", "webhook": "http_5xx 502, ok 200",
+		"email": "http_4xx 451, ok 250", "wrong password": "rejected 535",
+	} {
+		l.Eventually(time.Minute, name, func() error { return l.attempted(name, want) })
+	}
 	l.change()
 	l.loseKeys(own)
 	all := l.surfaces()
@@ -86,6 +94,24 @@ func (l *leakLab) create(name string, sink harness.Submission) {
 	l.callbacks[name] = "/v1/callbacks/" + cb.ID
 }
 
+// attempted compares the attempts of a message, as their classes with the statuses.
+func (l *leakLab) attempted(name, want string) error {
+	id := strings.TrimPrefix(l.callbacks[name], "/v1/callbacks/")
+	attempts, err := harness.Collect(l.p.Attempts(id))
+	if err != nil {
+		return err
+	}
+	slices.Reverse(attempts)
+	var got []string
+	for i := range attempts {
+		got = append(got, fmt.Sprint(attempts[i].Class, " ", attempts[i].StatusCode))
+	}
+	if text := strings.Join(got, ", "); text != want {
+		return fmt.Errorf("the attempts are %q, want %q", text, want)
+	}
+	return nil
+}
+
 // sendAll creates the sinks. Each refuses a first message and echoes its credentials. The function that is
 // returned says which one has not accepted the second attempt.
 func (l *leakLab) sendAll(mails *testserver.MailServer) (sent func() error) {
@@ -107,11 +133,16 @@ func (l *leakLab) sendAll(mails *testserver.MailServer) (sent func() error) {
 	l.markers = append(l.markers, base64.StdEncoding.EncodeToString(
 		[]byte("\x00"+testserver.MailUser+"\x00"+testserver.MailPassword)))
 	mails.Reply(".", "451 4.3.0 "+testserver.MailPassword+" "+l.markers[len(l.markers)-1])
-	l.create("email", harness.Submission{
-		"type": "email", "server": mails.URL, "username": testserver.MailUser,
-		"password": testserver.MailPassword, "from": testserver.MailUser,
-		"to": []string{"night@shop.example"},
-	})
+	const wrong = "wrong-password-8284590452"
+	l.mark(wrong)
+	for name, password := range map[string]string{
+		"email": testserver.MailPassword, "wrong password": wrong,
+	} {
+		l.create(name, harness.Submission{
+			"type": "email", "server": mails.URL, "username": testserver.MailUser, "password": password,
+			"from": testserver.MailUser, "to": []string{strings.ReplaceAll(name, " ", "-") + "@shop.example"},
+		})
+	}
 	waiting["email"] = func() int { return len(mails.Received()) }
 
 	secret := base64.StdEncoding.EncodeToString([]byte("webhook-signing-secret-57721"))
