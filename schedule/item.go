@@ -146,10 +146,8 @@ type Lease struct {
 	Token string
 	// Until is when the lease expires, in Unix milliseconds of the index's clock.
 	Until int64
-	// Diverts counts the diverts since the item was last rescheduled or enqueued. Cause is that of the last
-	// one.
+	// Diverts counts the diverts since the item was last rescheduled or enqueued.
 	Diverts int
-	Cause   DivertCause
 	// Health is the lane's health at the claim. It says which share of the process's slots the lease uses.
 	Health Health
 	// Prefetched says that the lease does not count towards the lane's concurrency. In a repeated batch it
@@ -158,6 +156,8 @@ type Lease struct {
 	// Full says that the lane has more ready items, and after this claim no room for them. Naming its ended
 	// leases in the next claim makes room. In a repeated batch it is always set.
 	Full bool
+	// Cause is that of the last divert.
+	Cause DivertCause
 }
 
 // A Tick is the head of every reply of a shard.
@@ -248,14 +248,14 @@ type Settlement struct {
 	// Token is the token of the lease.
 	Token   string
 	Outcome Outcome
-	// Cause is kept with the count of a Divert. Other outcomes clear it.
-	Cause  DivertCause
-	Signal Signal
+	Signal  Signal
 	// Won says that the caller's result won SQL's fence. Then the settlement is true even if the lease is
 	// gone: an item that is absent, delayed or ready goes where the settlement says. An item that is leased
 	// under another token stays as it is: SQL will refuse the stamp of that lease, and its holder then parks
 	// it.
 	Won bool
+	// Cause is kept with the count of a Divert. Other outcomes clear it.
+	Cause DivertCause
 	// HoldUntil holds the item's lane until that time, in Unix milliseconds: nothing but forced items is
 	// claimed. It never shortens a hold. Zero: no hold.
 	HoldUntil int64

@@ -53,10 +53,9 @@ type Callback struct {
 	// It is 1 - start_attempt if the sender made the first attempts itself, so it may be negative. A restart
 	// sets it to AttemptCount. The position in the ladder is AttemptCount - LadderBase.
 	LadderBase int
-	// DivertsSince is the number of diverts since the last attempt, without those that only the index has
-	// counted since the last claim. DivertReason is that of the last one, or empty.
-	DivertsSince int
-	DivertReason string
+	// Since has the diverts since the last attempt, without those that only the index has counted since the
+	// last claim. Nil: none. It is a pointer because few callbacks have some.
+	Since *Diverts
 	// Trigger is that of the next attempt.
 	Trigger Trigger
 	// ResumeState and ResumeReason are set by a retry with Ladder Once. The callback returns to them if that
@@ -235,6 +234,21 @@ type Attempt struct {
 	// DivertReason is that of the last one, or empty.
 	Diverts      int
 	DivertReason string
+}
+
+// Diverts counts diverts.
+type Diverts struct {
+	Times int
+	// Reason is that of the last one, or empty.
+	Reason string
+}
+
+// DivertsSince returns the diverts since the last attempt.
+func (c *Callback) DivertsSince() Diverts {
+	if c.Since == nil {
+		return Diverts{}
+	}
+	return *c.Since
 }
 
 // AttemptTimes are the times of a callback's attempts. Zero: never.

@@ -56,12 +56,12 @@ func (s *settler) add(r ended) {
 
 // carryDiverts gives the diverts since the last attempt to this attempt, or back to the row.
 func (e *ended) carryDiverts() {
-	r, cb := &e.result, e.result.Stamped
+	r, since := &e.result, e.result.Stamped.DivertsSince()
 	if r.Attempt != nil {
-		r.Attempt.Diverts, r.Attempt.DivertReason = cb.DivertsSince, cb.DivertReason
+		r.Attempt.Diverts, r.Attempt.DivertReason = since.Times, since.Reason
 		return
 	}
-	r.DivertsSince, r.DivertReason = cb.DivertsSince+r.Diverts, cb.DivertReason
+	r.DivertsSince, r.DivertReason = since.Times+r.Diverts, since.Reason
 	if r.Diverts > 0 {
 		r.DivertReason = cmp.Or(e.putBack, string(e.class))
 	}

@@ -87,8 +87,7 @@ func (rn *Runner) prepare(ctx context.Context, claimed schedule.Claimed, sent ti
 // addDiverts adds the diverts that only the index has counted to those of the stamped row.
 func addDiverts(cb *store.Stamped, l *schedule.Lease) {
 	if l.Diverts > 0 {
-		cb.DivertsSince += l.Diverts
-		cb.DivertReason = l.Cause.String()
+		cb.Since = &store.Diverts{Times: cb.DivertsSince().Times + l.Diverts, Reason: l.Cause.String()}
 	}
 }
 

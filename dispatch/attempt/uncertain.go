@@ -109,9 +109,10 @@ func (u *uncertainStamps) undo(ctx context.Context, stamp *uncertainStamp) error
 	results := make([]store.Result, len(stamped))
 	for i := range stamped {
 		cb := stamped[i]
+		since := cb.DivertsSince()
 		results[i] = store.Result{
 			ID: cb.ID, Fence: cb.Fence, State: store.Scheduled, DueAt: cb.DueAt, FreeRetry: cb.FreeRetry,
-			Stamped: cb, DivertsSince: cb.DivertsSince, DivertReason: cb.DivertReason,
+			Stamped: cb, DivertsSince: since.Times, DivertReason: since.Reason,
 		}
 	}
 	committed, err := u.rn.o.Store.Commit(ctx, results, u.rn.clock.Now())

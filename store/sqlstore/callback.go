@@ -88,6 +88,9 @@ type row struct {
 	// ClaimedAt is when the present claim was made. LostAt is when the claim before it was made, if that one
 	// ended without a result; else it is zero.
 	ClaimedAt, LostAt int64
+	// DivertsSince and DivertReason are the fields of Callback.Since.
+	DivertsSince int
+	DivertReason string
 	// pendingReason is the reason with which the row ends if its cancel was requested. Empty means
 	// store.Requested. Column reason holds it while the row is open.
 	pendingReason store.Reason
@@ -138,6 +141,9 @@ func (t *tx) callbacksByID(ids []string, lock string) (map[string]row, error) {
 func (db *DB) complete(r *row) {
 	if r.State == store.Scheduled {
 		r.pendingReason, r.Reason = r.Reason, ""
+	}
+	if r.DivertsSince > 0 {
+		r.Since = &store.Diverts{Times: r.DivertsSince, Reason: r.DivertReason}
 	}
 	_ = decode("labels", r.LabelsText, &r.Labels) // damaged labels hide nothing else
 	var errs [3]error

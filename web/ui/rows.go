@@ -126,8 +126,8 @@ func (b *base) Last(row *callbackRow) string {
 // divertedFor returns the reason of the last divert of a callback. newest are its newest attempts, the newest
 // first.
 func divertedFor(c *store.Callback, newest []store.Attempt) string {
-	if c.DivertsSince > 0 {
-		return c.DivertReason
+	if since := c.DivertsSince(); since.Times > 0 {
+		return since.Reason
 	}
 	for i := range newest {
 		a := &newest[i]

@@ -3,8 +3,8 @@
 -- A record is: the due time in 9 digits of base 36; the kind, f (fresh) or r (retry), or d or e for the same
 -- two if the item is forced; the digits of the lane; "!", the number of diverts and the letter of the last
 -- one's cause, if there are any; ":" and the lock, if it has one. With a lane of up to four digits, no
--- diverts and no lock it has 14 bytes, the most that the server keeps in 16. Numbers have no leading zeros. The
--- program's decodeRecord refuses exactly what decode refuses.
+-- diverts and no lock it has 14 bytes, the most that the server keeps in 16. Numbers have no leading zeros.
+-- The program's decodeRecord refuses exactly what decode refuses.
 --
 -- Elsewhere a lane is the number of its base 36 digits (1 to d) and the digits. That sorts as the numbers do,
 -- and its end is known. A member of READY is lane, kind, due, id, so forced items come first. A claim is: the
