@@ -2,6 +2,8 @@ package alert
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +35,12 @@ func (h *history) step(found ...finding) (notified string) {
 			live = append(live, r)
 		}
 	}
-	step := advanceAlert(&h.a, live, found, h.now, func() string { h.ids++; return fmt.Sprint("id", h.ids) })
+	// The order of the store.
+	slices.SortFunc(live, func(a, b store.AlertFiring) int { return strings.Compare(a.Instance, b.Instance) })
+	step := advanceAlert(&h.a, live, found, h.now, func() string {
+		h.ids++
+		return fmt.Sprintf("id%d", h.ids)
+	})
 	if n := len(step.fired) + len(step.resolved); n > 0 && h.now-h.a.SentAt >= messageEvery.Milliseconds() {
 		step.markNotified()
 		h.a.SentAt = h.now

@@ -320,7 +320,7 @@ func (r *request) alertChange() (alert.Change, error) {
 	return ch, nil
 }
 
-// alertWhen sets the condition of a change. Empty fields get the defaults of the kind.
+// alertWhen sets the condition of a change. Empty and wrong fields get the defaults of the kind.
 func (r *request) alertWhen(ch *alert.Change) {
 	w := &alert.When{Kind: r.value("kind"), Endpoint: r.value("when.endpoint"), Lane: r.value("when.lane"),
 		Schedule: r.value("when.schedule")}
@@ -333,14 +333,18 @@ func (r *request) alertWhen(ch *alert.Change) {
 	duration := func(name string, to **time.Duration) {
 		read(name, "form.duration", func(text string) error {
 			d, err := schedule.ParseDuration(text)
-			*to = &d
+			if err == nil {
+				*to = &d
+			}
 			return err
 		})
 	}
 	whole := func(name string, to **int64) {
 		read(name, "form.number", func(text string) error {
 			n, err := strconv.ParseInt(text, 10, 64)
-			*to = &n
+			if err == nil {
+				*to = &n
+			}
 			return err
 		})
 	}
@@ -351,7 +355,9 @@ func (r *request) alertWhen(ch *alert.Change) {
 	}
 	read("when.below", "form.number", func(text string) error {
 		n, err := strconv.ParseFloat(text, 64)
-		w.Below = &n
+		if err == nil {
+			w.Below = &n
+		}
 		return err
 	})
 	whole("when.min_attempts", &w.MinAttempts)

@@ -38,7 +38,7 @@ var texters = regexp.MustCompile(`sign/headers\.go|sign/secret\.go|outbound/chec
 
 // engineSources are the packages whose texts pages show.
 var engineSources = []string{
-	"dispatch/accept", "dispatch/control", "dispatch/outbound", "dispatch/outbound/sign",
+	"dispatch/accept", "dispatch/alert", "dispatch/control", "dispatch/outbound", "dispatch/outbound/sign",
 	"dispatch/outbound/sink", "dispatch/outbound/internal/parse", "dispatch/outbound/rule", "schedule",
 	"web/query",
 }
@@ -197,8 +197,11 @@ func TestEngineTexts(t *testing.T) {
 			"503（HTTP 5xx：服务器错误），等待下次投递。",
 		"invalid: callback.url: is required; labels.a: is 257 characters; at most 256 are allowed": "无效：" +
 			"callback.url 必填；labels.a 有 257 个字符，最多允许 256 个",
-		"The lane is paused: <b>it moves</b>": "投递通道已暂停：<b>it moves</b>",
-		"dial tcp: no luck":                   "技术详情：dial tcp: no luck",
+		"The lane is paused: <b>it moves</b>":                 "投递通道已暂停：<b>it moves</b>",
+		"dial tcp: no luck":                                   "技术详情：dial tcp: no luck",
+		"must be 10s to 7d":                                   "须在 10秒 到 7天 之间",
+		"must be 1 percent to 100 percent":                    "须在 1% 到 100% 之间",
+		"must begin with http:// or https:// and have a host": "须以 http:// 或 https:// 开头并有主机",
 	} {
 		if got := plainText(string(b.Engine(text))); got != want {
 			t.Errorf("%s\n got %s\nwant %s", text, got, want)
