@@ -40,6 +40,9 @@ const (
 	maxCondition  = 60
 )
 
+// redriveRows is less than pageSize, because a row has the conditions of its filter and a bar.
+const redriveRows = 36
+
 // redrives is GET /ui/redrives.
 func (u *UI) redrives(r *request) (*response, error) {
 	p := &redrivesPage{base: u.base(r, "redrives", "redrives.title")}
@@ -47,11 +50,11 @@ func (u *UI) redrives(r *request) (*response, error) {
 	if c := query.ReadPlace(r.query("cursor")); c != nil {
 		after, p.First = c.ID, p.With()
 	}
-	found, err := u.Store.Redrives(r.ctx, r.caller.Project, after, pageSize+1)
+	found, err := u.Store.Redrives(r.ctx, r.caller.Project, after, redriveRows+1)
 	if err != nil {
 		return nil, err
 	}
-	found, last := query.Cut(found, pageSize)
+	found, last := query.Cut(found, redriveRows)
 	if last != nil {
 		p.Next = p.With("cursor", query.Place(store.Cursor{ID: last.ID}))
 	}
