@@ -53,7 +53,8 @@ func launchScene(t *testing.T, l harness.Launch, answers harness.Script) *scene 
 	}
 	r := harness.NewReceiver(t, answers)
 	return &scene{T: t, Process: harness.Serve(t, l), on: l.On, r: r,
-		names:   map[string]string{"shop": r.URL, "admin": harness.AdminKey},
+		names: map[string]string{"shop": r.URL, "admin": harness.AdminKey,
+			"today": time.Now().UTC().Format(time.DateOnly)},
 		windows: map[string]user{}, does: map[string]func(){}}
 }
 
@@ -309,7 +310,7 @@ func shapeOf(address string) string {
 	path, query, _ := strings.Cut(address, "?")
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
-		if len(s) > 20 && strings.Contains(s, "_") || strings.Trim(s, "0123456789") == "" && s != "" {
+		if len(s) > 20 && strings.Contains(s, "_") || strings.Trim(s, "0123456789-") == "" && s != "" {
 			segments[i] = "id"
 		}
 	}

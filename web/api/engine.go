@@ -55,9 +55,6 @@ type Engine interface {
 	) error
 
 	CreateProject(ctx context.Context, ch control.ProjectChange, by store.Actor) (store.Project, error)
-	PatchProject(
-		ctx context.Context, id string, ch control.ProjectChange, by store.Actor,
-	) (store.Project, error)
 
 	// Authenticate returns the valid key with that text, of any project.
 	Authenticate(ctx context.Context, text string) (store.Key, error)

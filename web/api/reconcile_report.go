@@ -1,12 +1,8 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
-	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -147,46 +143,18 @@ func (a *API) report(ctx context.Context, c *gin.Context, who caller, day string
 	return a.respond(c, http.StatusOK, page)
 }
 
-// csvPage is how many items one read of a CSV has.
-const csvPage = 1000
-
-// reportCSV responds with all items of a report as CSV. A report keeps a bounded number of items.
+// reportCSV responds with all findings of a report as CSV.
 func (a *API) reportCSV(ctx context.Context, c *gin.Context, who caller, day string,
 	kind store.ItemKind) error {
-	if _, err := a.Store.ReconcileReport(ctx, who.Project, day); err != nil {
+	file, err := query.ReportCSV(ctx, a.Store, who.Project, day, kind)
+	if err != nil {
 		return err
-	}
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	rows := [][]string{{"kind", "ref", "topic", "state", "callback_id", "callbacks"}}
-	for after, more := int64(0), true; more; {
-		items, err := a.Store.ReconcileItems(ctx, who.Project, day, kind, after, csvPage)
-		if err != nil {
-			return err
-		}
-		for i := range items {
-			f := findingOf(&items[i])
-			callbacks := ""
-			if f.Callbacks > 0 {
-				callbacks = strconv.FormatInt(f.Callbacks, 10)
-			}
-			cells := []string{string(f.Kind), f.Ref, f.Topic, string(f.State), f.CallbackID, callbacks}
-			for j := range cells {
-				cells[j] = query.SafeCell(cells[j])
-			}
-			rows = append(rows, cells)
-			after = items[i].Number
-		}
-		if err := w.WriteAll(rows); err != nil {
-			return fmt.Errorf("write CSV: %w", err)
-		}
-		rows, more = rows[:0], len(items) == csvPage
 	}
 	h := c.Writer.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="reconciliation-`+day+`.csv"`)
 	c.Writer.WriteHeader(http.StatusOK)
-	_, err := c.Writer.Write(b.Bytes())
+	_, err = c.Writer.Write(file)
 	a.logWriteError(c, err)
 	return nil
 }

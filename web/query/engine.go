@@ -61,6 +61,9 @@ type Engine interface {
 		ctx context.Context, project, key string, limit *int, rate *store.Rate, by store.Actor,
 	) (store.Lane, error)
 	PauseLane(ctx context.Context, project, key string, until int64, by store.Actor) (store.Lane, error)
+	PatchProject(
+		ctx context.Context, id string, ch control.ProjectChange, by store.Actor,
+	) (store.Project, error)
 	PauseProject(ctx context.Context, project string, until int64, by store.Actor) (store.Project, error)
 	// StopSending stops all sending of the installation until a time; 0 ends the stop. SendingStop returns
 	// the stop; the zero value if there is none now.

@@ -29,6 +29,7 @@ const (
 	passwordField = "password"
 	momentField   = "datetime-local"
 	timeField     = "time"
+	dateField     = "date"
 )
 
 // A field is one input of a form.

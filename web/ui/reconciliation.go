@@ -53,6 +53,10 @@ type reconciliationPage struct {
 	Rows  []*reconciliationRow
 	// More counts the groups that the page does not show.
 	More int
+	// Days are the reports of days, the newest first, if nothing was counted. Daily says when the daily run
+	// happens. Older and Newest are the URLs of other pages; empty: there are none.
+	Days                 []*dayRow
+	Daily, Older, Newest string
 
 	span query.Span
 }
@@ -73,7 +77,7 @@ type reconciliationRow struct {
 	Bar template.HTML
 }
 
-// reconciliation is GET /ui/books. It counts only if the URL has the parameter "from".
+// reconciliation is GET /ui/books: the reports of days. It counts a span if the URL has the parameter "from".
 func (u *UI) reconciliation(r *request) (*response, error) {
 	p := &reconciliationPage{base: u.base(r, "books", "books.title"), span: query.Span{From: dayBegin(r, 0)}}
 	by := r.query("group_by")
@@ -92,6 +96,11 @@ func (u *UI) reconciliation(r *request) (*response, error) {
 	}
 	if by == byDay && p.span.To-p.span.From > query.MaxDays*(24*time.Hour).Milliseconds() {
 		p.refuse("group_by", p.T("books.days", "n", query.MaxDays))
+	}
+	if !requested {
+		if err := u.addDays(r, p); err != nil {
+			return nil, err
+		}
 	}
 	if !requested || len(p.FieldErrors) > 0 {
 		return show("reconciliation", p)

@@ -125,8 +125,11 @@ func (u *UI) table() []Route {
 			act{"/system/keys/new", store.ScopeAdmin, u.askCreateKey, u.createKey},
 		),
 		withExtraTime(reconcileTimeout, fixedPage("/books", store.ScopeRead, u.reconciliation)),
+		[]Route{fixedPage("/books/days/:day", store.ScopeRead, u.day)},
+		u.booksActs(),
 		withExtraTime(reconcileTimeout, u.acts(
 			act{"/books/compare", store.ScopeRead, u.askCompare, u.compare},
+			act{"/books/run", store.ScopeOperate, u.askRunDay, u.runDay},
 		)...),
 		forRoot(fixedPage("/system/migrations", store.ScopeRead, u.migrations)),
 		forRoot(withExtraTime(verifyTimeout, u.acts(

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -68,6 +69,21 @@ func sampleReconciliation(n int) store.Reconciliation {
 	}
 }
 
+func sampleDay(n int) store.ReconcileReport {
+	at := time.UnixMilli(testNow).UTC().AddDate(0, 0, -n)
+	from := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
+	return store.ReconcileReport{
+		Day: from.Format(time.DateOnly), Timezone: "UTC", From: from.UnixMilli(),
+		To: from.AddDate(0, 0, 1).UnixMilli(), RunAt: testNow - 60_000, Books: sampleReconciliation(n),
+		ListGiven: true, Listed: 1000, Matched: 1000,
+	}
+}
+
+func sampleItem(n int) store.ReconcileItem {
+	return store.ReconcileItem{Number: int64(n), Kind: store.ItemMissing,
+		RefTopic: store.RefTopic{Ref: fmt.Sprintf("order-%04d", n), Topic: "payment.succeeded"}}
+}
+
 func sampleHour(n int) store.DueHour {
 	hour := int64(n - 1)
 	return store.DueHour{At: store.Hour.Begin(testNow) + hour*3_600_000, Count: 5000 - hour*hour*7}
@@ -76,7 +92,7 @@ func sampleHour(n int) store.DueHour {
 // computedRows are the functions for computed samples, by the name of the list.
 var computedRows = map[string]any{
 	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead,
-	"reconciliations": sampleReconciliation, "hours": sampleHour,
+	"dayreports": sampleDay, "dayitems": sampleItem, "reconciliations": sampleReconciliation, "hours": sampleHour,
 }
 
 // sampleRows reads the samples of testdata/samples.txt, by the name of the list.
@@ -185,7 +201,7 @@ func errorOf(what string) error {
 	known := map[string]error{
 		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
 		"attempting": store.ErrAttempting, "own": store.ErrSecondPerson,
-		"terminal": store.ErrTerminal, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"terminal": store.ErrTerminal, "exists": store.ErrExists, "none": store.ErrNotFound, "unavailable": store.ErrUnavailable,
 		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
 		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}

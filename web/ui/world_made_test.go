@@ -113,6 +113,10 @@ func (s calledEngine) PatchEndpoint(ctx context.Context, a1 string, a2 string, a
 	return ask1[store.Endpoint](ctx, s.recorder, "PatchEndpoint", a1, a2, a3, a4)
 }
 
+func (s calledEngine) PatchProject(ctx context.Context, a1 string, a2 control.ProjectChange, a3 store.Actor) (store.Project, error) {
+	return ask1[store.Project](ctx, s.recorder, "PatchProject", a1, a2, a3)
+}
+
 func (s calledEngine) PatchSchedule(ctx context.Context, a1 string, a2 string, a3 control.ScheduleChange, a4 store.Actor) (store.Schedule, error) {
 	return ask1[store.Schedule](ctx, s.recorder, "PatchSchedule", a1, a2, a3, a4)
 }

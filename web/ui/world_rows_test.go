@@ -64,7 +64,7 @@ var answers = map[string]any{
 	"Cancel":     store.CanceledCallback{Result: store.CancelDone},
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
-	"TestAlert": store.Callback{ID: testID(8)},
+	"TestAlert": store.Callback{ID: testID(8)}, "ExpectItems": store.ExpectedDay{},
 	"CreateViewLink": control.NewViewLink{
 		Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: testNow + 3_600_000},
 	},
@@ -147,6 +147,18 @@ var answers = map[string]any{
 	},
 	"Reconcile": func(w *world, _ []any) []store.Reconciliation {
 		return slices.Clone(w.has.Reconciliations)
+	},
+	"ReconcileReports": func(w *world, args []any) []store.ReconcileReport {
+		before := args[1].(string)
+		return rowsWhere(w.has.DayReports, args[2].(int), func(r store.ReconcileReport) bool {
+			return before == "" || r.Day < before
+		})
+	},
+	"ReconcileItems": func(w *world, args []any) []store.ReconcileItem {
+		kind, after := args[2].(store.ItemKind), args[3].(int64)
+		return rowsWhere(w.has.DayItems, args[4].(int), func(i store.ReconcileItem) bool {
+			return i.Number > after && (kind == "" || i.Kind == kind)
+		})
 	},
 	"ExplainAll": func(w *world, args []any) []control.Explanation {
 		all := make([]control.Explanation, len(args[1].([]store.Callback)))

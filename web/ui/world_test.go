@@ -69,6 +69,9 @@ type data struct {
 	Redrives        []store.Redrive
 	Reconciliations []store.Reconciliation
 	Comparison      store.Comparison
+	DayReports      []store.ReconcileReport
+	DayItems        []store.ReconcileItem
+	Daily           store.Reconciling
 	Entries         []store.AuditEntry
 	Migrations      []Migration
 	Keys            []store.Key
@@ -296,10 +299,15 @@ func (w *world) Project(ctx context.Context, id string) (store.Project, error) {
 	return rowWhere(all, err, func(p store.Project) bool { return p.ID == id })
 }
 
+func (w *world) ReconcileReport(ctx context.Context, _, day string) (store.ReconcileReport, error) {
+	return rowWhere(w.has.DayReports, w.call(ctx, "ReconcileReport"),
+		func(r store.ReconcileReport) bool { return r.Day == day })
+}
+
 func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
 	for _, id := range append([]string{store.DefaultProject}, w.has.Projects...) {
 		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until,
-			PauseReason: w.has.Paused.Why, Defaults: w.has.Defaults})
+			PauseReason: w.has.Paused.Why, Defaults: w.has.Defaults, Reconcile: w.has.Daily})
 	}
 	return all, w.call(ctx, "Projects")
 }
