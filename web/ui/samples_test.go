@@ -92,7 +92,8 @@ func sampleHour(n int) store.DueHour {
 // computedRows are the functions for computed samples, by the name of the list.
 var computedRows = map[string]any{
 	"activity": sampleSpan, "lanehours": sampleLaneHour, "dead": sampleDead,
-	"dayreports": sampleDay, "dayitems": sampleItem, "reconciliations": sampleReconciliation, "hours": sampleHour,
+	"dayreports": sampleDay, "dayitems": sampleItem, "reconciliations": sampleReconciliation,
+	"hours": sampleHour,
 }
 
 // sampleRows reads the samples of testdata/samples.txt, by the name of the list.
@@ -201,9 +202,10 @@ func errorOf(what string) error {
 	known := map[string]error{
 		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
 		"attempting": store.ErrAttempting, "own": store.ErrSecondPerson,
-		"terminal": store.ErrTerminal, "exists": store.ErrExists, "none": store.ErrNotFound, "unavailable": store.ErrUnavailable,
-		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
-		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
+		"terminal": store.ErrTerminal, "exists": store.ErrExists, "none": store.ErrNotFound,
+		"unavailable": store.ErrUnavailable,
+		"deadline":    fmt.Errorf("list: %w", context.DeadlineExceeded),
+		"rebuilding":  errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}
 	if err, ok := known[what]; ok {
 		return err
