@@ -43,7 +43,7 @@ func (u *UI) endpointActs() []Route {
 		},
 		{name: "secret", scope: store.ScopeAdmin, respond: u.revealSecret},
 		{name: "view_link", ask: (*form).askViewLink, respond: u.createViewLink},
-		{name: "revoke_links", do: u.revokeViewLinks},
+		{name: "revoke_links", do: u.revokeViewLinks, danger: true},
 	})
 }
 

@@ -37,7 +37,7 @@ func (u *UI) createViewLink(r *request, id string) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &linkPage{base: u.base(r, "endpoints", "endpoint.view_link.title"),
+	p := &linkPage{base: u.base(r, "endpoints", "endpoint.view_link.made"),
 		FullID: store.EndpointPrefix + id, ExpiresAt: link.ExpiresAt}
 	p.Link = query.ViewURL(u.publicURL(r), link.Token)
 	return show("endpoint_link", p)

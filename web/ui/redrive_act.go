@@ -39,8 +39,10 @@ func (f *form) beginRedrive(redrive store.Redrive) {
 	f.addFacts("redrives.left", f.N(redrive.Matched-redrive.Done-redrive.Failed))
 }
 
-// askApprove adds what the second person must know: the filter, and who asks for what reason.
+// askApprove shows what the second person must know: the number, the filter, and who asks for what reason.
 func (f *form) askApprove(redrive store.Redrive) error {
+	f.Facts = []fact{{Name: f.T("redrives.action"), Value: f.T("redrives.one." + string(redrive.Action))}}
+	f.addFacts("redrives.matched", f.N(redrive.Matched))
 	if conditions, ok := filterOf(f.r, &redrive); ok {
 		f.Facts = append(f.Facts, conditions.conditions(&f.base)...)
 	}

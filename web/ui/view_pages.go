@@ -61,6 +61,14 @@ func (b *viewBase) Choices(except string) (fields []named) {
 	return fields
 }
 
+// StateText returns the state of a callback in a merchant's words.
+func (b *viewBase) StateText(row *callbackRow) string {
+	if key := "view.state." + row.Shown(); b.Has(key) {
+		return b.T(key)
+	}
+	return b.T("state." + row.Shown())
+}
+
 // viewZones are the zones that a reader can choose from, besides the current one.
 var viewZones = []string{
 	"UTC", "Asia/Shanghai", "Asia/Hong_Kong", "Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata",
@@ -141,6 +149,7 @@ func (u *UI) viewList(v *viewRequest) (*response, error) {
 type viewCallbackPage struct {
 	viewBase
 	*callbackRow
+	Row *callbackRow
 	// LastText describes the last response.
 	LastText string
 	Attempts []attemptPart
@@ -165,6 +174,7 @@ func (u *UI) viewCallback(v *viewRequest) (*response, error) {
 	}
 	p := &viewCallbackPage{viewBase: u.viewBase(v, cmp.Or(c.Ref, c.Topic, store.CallbackPrefix+c.ID)),
 		callbackRow: newRow(&c, v.now)}
+	p.Row = p.callbackRow
 	before, err := strconv.Atoi(v.query("before"))
 	if err != nil || before < 2 {
 		before = 0
