@@ -26,7 +26,7 @@ func (u *UI) endpointActs() []Route {
 		},
 		begin: (*form).beginEndpoint,
 	}, []actOn[*endpointRow]{
-		{name: "edit", ask: (*form).askEditEndpoint, do: u.editEndpoint},
+		{name: "edit", ask: u.askEditEndpoint, do: u.editEndpoint},
 		{name: "pause", ask: askPause[*endpointRow], do: pause},
 		{name: "resume", ask: u.askResumeEndpoint, do: resume},
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},

@@ -8,7 +8,6 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/rule"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -50,7 +49,7 @@ var endpointGroups = map[string]string{
 }
 
 // endpointFields sets the fields of an endpoint. secret adds the fields for a signing secret.
-func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
+func (f *form) endpointFields(ep *store.Endpoint, names map[string][]string, secret bool) {
 	texts := endpointTexts(ep)
 	line := func(name, suggest string, mono bool) field {
 		x := f.ask(name, lineField, "endpoint.field."+name)
@@ -73,25 +72,74 @@ func (f *form) endpointFields(ep *store.Endpoint, secret bool) {
 	}
 	f.Fields = []field{
 		address, line("name", "", false), line("external_id", "", true), text("topics", "payment.*"),
-		line("profile", "", true), line("policy", "", true), line("success", "", true),
-		line("signer", "", true),
-		text("headers", "X-Shop: 7"), line("rate", "50/s", true), line("concurrency", "32", true), override,
 	}
+	for _, name := range []string{"profile", "policy", "success", "signer"} {
+		f.Fields = append(f.Fields, f.chooseOrWrite(line(name, "", true), names[name])...)
+	}
+	f.Fields = append(f.Fields,
+		text("headers", "X-Shop: 7"), line("rate", "50/s", true), line("concurrency", "32", true), override)
 	if secret {
 		secret := text("secret", "")
 		secret.Secret = true
 		f.Fields = append(f.Fields, secret, line("secret_label", "", true))
 	}
-	var policies []string
-	for _, preset := range accept.PolicyPresets() {
-		policies = append(policies, preset.Name)
-	}
-	names := map[string][]string{"policy": policies, "success": rule.Names(), "signer": sign.Names()}
 	for i := range f.Fields {
 		x := &f.Fields[i]
-		x.Group, x.Names = endpointGroups[x.Name], names[x.Name]
+		x.Group = endpointGroups[strings.TrimSuffix(x.Name, ownSuffix)]
 	}
 	f.remember(texts)
+}
+
+// choiceNames returns the names that the fields of an endpoint offer: those of the project come first.
+func choiceNames(presets *control.Presets) map[string][]string {
+	names := map[string][]string{"signer": sign.Names()}
+	for i := range presets.OwnPolicies {
+		names["policy"] = append(names["policy"], presets.OwnPolicies[i].Name)
+	}
+	for i := range presets.Policies {
+		names["policy"] = append(names["policy"], presets.Policies[i].Name)
+	}
+	for i := range presets.OwnRules {
+		names["success"] = append(names["success"], presets.OwnRules[i].Name)
+	}
+	for i := range presets.Rules {
+		names["success"] = append(names["success"], presets.Rules[i].Name)
+	}
+	for _, profiles := range [][]accept.Profile{presets.OwnProfiles, presets.Profiles} {
+		for i := range profiles {
+			names["profile"] = append(names["profile"], profiles[i].Name)
+		}
+	}
+	return names
+}
+
+// ownSuffix ends the name of the field for a value that no name stands for. It comes before the choice.
+const ownSuffix = "_own"
+
+// chooseOrWrite returns a select with the names, and a field for a value of one's own, if there may be one. A
+// present value without a name is one of the options.
+func (f *form) chooseOrWrite(x field, names []string) []field {
+	x.Kind = choiceField
+	x.Options = append([]option{{Text: f.T("endpoint.field." + x.Name + ".none"), Chosen: x.Value == ""}},
+		choose(&f.base, "", x.Value, names...)...)
+	if x.Value != "" && !slices.Contains(names, x.Value) {
+		x.Options = append(x.Options, option{Value: x.Value, Text: x.Value, Data: true, Chosen: true})
+	}
+	key := "endpoint.field." + x.Name + ownSuffix
+	if !f.Has(key) {
+		return []field{x}
+	}
+	own := f.askMono(x.Name+ownSuffix, key, "")
+	own.Label = f.T(key)
+	return []field{x, own}
+}
+
+// chosenOrOwn returns the changed value of a field that chooseOrWrite made.
+func (r *request) chosenOrOwn(name string, changed func(name string) string) string {
+	if own := r.value(name + ownSuffix); own != "" {
+		return own
+	}
+	return changed(name)
 }
 
 // remember adds the hidden fields with the rendered values. A form that is shown after an error keeps the
@@ -117,7 +165,11 @@ func (r *request) changed(name string) *string {
 
 func (u *UI) askCreateEndpoint(r *request) (*form, error) {
 	f := u.form(r, "endpoints", "endpoint.create", Root+"/endpoints")
-	f.endpointFields(&store.Endpoint{}, true)
+	presets, err := u.Engine.Presets(r.ctx, r.caller.Project)
+	if err != nil {
+		return nil, err
+	}
+	f.endpointFields(&store.Endpoint{}, choiceNames(&presets), true)
 	f.Fields = append(f.Fields, f.askReason())
 	return f, nil
 }
@@ -137,9 +189,13 @@ func (u *UI) createEndpoint(r *request) (*response, error) {
 	return u.showSecret(r, made.Endpoint.ID, "create", &made.Secret, 0)
 }
 
-func (f *form) askEditEndpoint(row *endpointRow) error {
+func (u *UI) askEditEndpoint(f *form, row *endpointRow) error {
+	presets, err := u.Engine.Presets(f.r.ctx, f.r.caller.Project)
+	if err != nil {
+		return err
+	}
 	f.Facts = nil // the fields show the same
-	f.endpointFields(&row.Endpoint, f.Can(string(store.ScopeAdmin)))
+	f.endpointFields(&row.Endpoint, choiceNames(&presets), f.Can(string(store.ScopeAdmin)))
 	if secret, found := f.field("secret"); found {
 		secret.Help = f.T("endpoint.field.secret.edit")
 	}
@@ -200,13 +256,13 @@ func (r *request) endpointChange(ep *store.Endpoint) control.EndpointChange {
 		ch.Concurrency = &n
 	}
 	ch.Profile = clearable("profile") // always rendered empty, so it is never cleared
-	r.choosePolicy(&ch, clearable("policy"), ep)
-	if rule := clearable("success"); strings.HasPrefix(rule, "{") {
+	r.choosePolicy(&ch, r.chosenOrOwn("policy", clearable), ep)
+	if rule := r.chosenOrOwn("success", clearable); strings.HasPrefix(rule, "{") {
 		ch.SuccessRule = []byte(rule)
 	} else {
 		ch.Success = rule
 	}
-	ch.Signer = clearable("signer")
+	ch.Signer = r.chosenOrOwn("signer", clearable)
 	if topics := r.changed("topics"); topics != nil {
 		ch.Topics = new(strings.FieldsFunc(*topics, func(char rune) bool {
 			return char == '\n' || char == ',' || char == ' '

@@ -53,8 +53,6 @@ type field struct {
 	Wrong template.HTML
 	// Group is the catalogue key of the folded part of the form that has the field; empty for the open part.
 	Group string
-	// Names are values that the browser suggests. The field takes others too.
-	Names []string
 }
 
 // ID returns the HTML id of the field.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"errors"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
@@ -107,10 +108,16 @@ type schedulePage struct {
 	// Times are the next due times. OtherZone is true if the schedule's time zone is not the viewer's.
 	Times     []dueTime
 	OtherZone bool
-	Runs      []store.ScheduleRun
+	Runs      []scheduleRun
 	// Older counts the runs that the page does not show.
 	Older int
 	Audit []store.AuditEntry
+}
+
+// A scheduleRun is a run with the row of its callback, which is nil after retention has deleted the callback.
+type scheduleRun struct {
+	store.ScheduleRun
+	Callback *callbackRow
 }
 
 // A dueTime is a due time in Unix milliseconds. Local is the time in the schedule's time zone.
@@ -145,8 +152,28 @@ func (u *UI) schedule(r *request) (*response, error) {
 		p.Older = len(runs) - maxRuns
 		runs = runs[:maxRuns]
 	}
-	p.Runs = runs
+	p.Runs, err = u.scheduleRuns(r, runs)
+	if err != nil {
+		return nil, err
+	}
 	return show("schedule", p)
+}
+
+// scheduleRuns returns runs with their callbacks.
+func (u *UI) scheduleRuns(r *request, runs []store.ScheduleRun) ([]scheduleRun, error) {
+	all := make([]scheduleRun, len(runs))
+	for i := range runs {
+		all[i].ScheduleRun = runs[i]
+		c, err := u.Store.Get(r.ctx, r.caller.Project, runs[i].CallbackID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			all[i].Callback = newRow(&c, r.now)
+		}
+	}
+	return all, nil
 }
 
 // dueTimes returns the next n due times of an enabled schedule. The first is stored, the others are computed

@@ -40,11 +40,12 @@ var mediaTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// These are the parts of a style sheet and of a script that no browser needs: comments and indentation. No
-// string in them has a comment or a line break.
+// These are the parts of a style sheet and of a script that no browser needs: comments and spaces. No string
+// in them has a comment, a line break, or a space beside a mark.
 var (
 	cssComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	cssSpace   = regexp.MustCompile(`\s*\n\s*`)
+	cssMark    = regexp.MustCompile(`\s*([{};,])\s*`)
 	jsSpace    = regexp.MustCompile(`(?m)^\s*(//.*)?$\n|^ +`)
 )
 
@@ -62,6 +63,7 @@ func readAssets() (assets, error) {
 		if entry.Name() == "dispatcher.css" {
 			plain = append(append(plain, '\n'), picture.CSS...) // one request for all styles
 			plain = cssSpace.ReplaceAll(cssComment.ReplaceAll(plain, nil), []byte("\n"))
+			plain = cssMark.ReplaceAll(plain, []byte("$1"))
 		}
 		extension := path.Ext(entry.Name())
 		if extension == ".js" {
