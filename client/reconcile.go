@@ -277,7 +277,8 @@ func (c *Client) Expect(ctx context.Context, r ExpectedList) (ExpectedDay, error
 	return long[ExpectedDay](ctx, c, "POST", r, "reconcile", "expected")
 }
 
-// A ReconcileReport is the result of the last reconciliation of a day.
+// A ReconcileReport is the result of the last reconciliation of a day. The counts are those of callbacks
+// accepted on the day. A listed item may also have been accepted later, before the run.
 type ReconcileReport struct {
 	Date string `json:"date" schema:"format: date"`
 	// Zone in which the day begins.
@@ -295,7 +296,8 @@ type ReconcileReport struct {
 }
 
 // A ReconcileProblem is a reason for which a reconciliation is not good. unbalanced: the states do not add up
-// to accepted. missing: listed items have no callback. no_list: a list was expected, and none was submitted.
+// to accepted, because rows of the database were lost. missing: listed items have no callback. no_list: a
+// list was expected, and none was submitted.
 type ReconcileProblem string
 
 const (

@@ -35,9 +35,8 @@ func (b *fixture) expect(day string, items ...store.RefTopic) {
 	}
 }
 
-// Time begins at 2000-01-01T00:00:00Z, which is 08:00 in Shanghai. The daily run at 02:00 there
-// covers the day
-// before, once, whatever the number of processes, and tells subscribers what is missing.
+// Time begins at 2000-01-01T00:00:00Z, which is 08:00 in Shanghai. The daily run at 02:00 there covers the
+// day before, once, whatever the number of processes, and subscribers get an event.
 func TestTheDailyReconciliationFindsMissingCallbacks(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
 		b.reconcileDaily(store.Reconciling{At: "02:00", Timezone: "Asia/Shanghai", ExpectList: true})
@@ -78,11 +77,20 @@ func TestTheDailyReconciliationFindsMissingCallbacks(t *testing.T) {
 		if days := b.reports(); !slices.Equal(days, []string{"2000-01-02 no_list", "2000-01-01 missing"}) {
 			t.Fatalf("reports: %q", days)
 		}
-		// The lost callback is sent after all, and the run repeated.
+		// The lost callbacks and the list of the next day, which is empty, are sent after all. Then both days
+		// are good.
+		b.accept(accept.Submission{Topic: "paid", Ref: "lost"})
+		b.accept(accept.Submission{Topic: "refunded", Ref: "told"})
+		must(b.engine.ReconcileDay(b.Context(), project, "2000-01-01", operator))
 		b.expect("2000-01-02")
 		must(b.engine.ReconcileDay(b.Context(), project, "2000-01-02", operator))
-		if days := b.reports(); days[0] != "2000-01-02 " {
+		if days := b.reports(); !slices.Equal(days, []string{"2000-01-02 ", "2000-01-01 "}) {
 			t.Errorf("repeated: %q", days)
+		}
+		// A day of the future has no report.
+		if _, err := b.engine.ReconcileDay(b.Context(), project, "2000-02-01",
+			operator); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("a day of the future: %v", err)
 		}
 	})
 }

@@ -50,7 +50,7 @@ type Reconciliation struct {
 	Accepted, Succeeded, Dead, Canceled, Open int64
 }
 
-// Balanced reports whether the states add up to Accepted.
+// Balanced reports whether the states add up to Accepted. They do not if rows of the database were lost.
 func (b *Reconciliation) Balanced() bool { return b.Accepted == b.Succeeded+b.Dead+b.Canceled+b.Open }
 
 // A ReconcileQuery selects and groups the callbacks of a reconciliation.

@@ -1,5 +1,18 @@
 package store
 
+import "time"
+
+// LocalTime returns when clocks in a zone show a time of a day. A day that is too large for its month counts
+// into the next one. If clocks skip the time by going forward at midnight, LocalTime returns the start of the
+// day; time.Date may return a time of the day before.
+func LocalTime(year int, month time.Month, day, hour, minute int, zone *time.Location) time.Time {
+	t := time.Date(year, month, day, hour, minute, 0, 0, zone)
+	if wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day(); t.Day() != wanted {
+		_, t = t.ZoneBounds()
+	}
+	return t
+}
+
 // A RefTopic names a callback that a caller expects. An empty Topic means a callback without a topic.
 type RefTopic struct {
 	Ref   string `json:"ref"`
@@ -17,7 +30,8 @@ type ItemKind string
 
 // The kinds of items, in the order of a report.
 const (
-	// ItemMissing: listed, and no callback was accepted in the span.
+	// ItemMissing: listed, and no callback was accepted in the span; for a report: from the start of the day
+	// until the run.
 	ItemMissing ItemKind = "missing"
 	// ItemUnfinished: listed and accepted, and no callback of it has succeeded.
 	ItemUnfinished ItemKind = "unfinished"

@@ -46,7 +46,7 @@ func nextReconcile(r *store.Reconciling, after int64) int64 {
 	}
 	day := time.UnixMilli(after).In(zone)
 	for i := range 3 {
-		t := time.Date(day.Year(), day.Month(), day.Day()+i, at.Hour(), at.Minute(), 0, 0, zone).UnixMilli()
+		t := store.LocalTime(day.Year(), day.Month(), day.Day()+i, at.Hour(), at.Minute(), zone).UnixMilli()
 		if t > after {
 			return t
 		}
@@ -70,8 +70,15 @@ func dayOf(text string, zone *time.Location) (from, to time.Time, err error) {
 	if err != nil {
 		return from, to, err
 	}
-	from = time.Date(d.Year(), d.Month(), d.Day(), 0, 0, 0, 0, zone)
-	return from, time.Date(d.Year(), d.Month(), d.Day()+1, 0, 0, 0, 0, zone), nil
+	return store.LocalTime(d.Year(), d.Month(), d.Day(), 0, 0, zone),
+		store.LocalTime(d.Year(), d.Month(), d.Day()+1, 0, 0, zone), nil
+}
+
+// dayBefore returns the day before that of a time, in the time's zone, and its span.
+func dayBefore(at time.Time) (day string, from, to time.Time, err error) {
+	day = time.Date(at.Year(), at.Month(), at.Day()-1, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
+	from, to, err = dayOf(day, at.Location())
+	return day, from, to, err
 }
 
 // ExpectItems adds items to the list of a project and day. The list is a set, so a repetition
@@ -168,8 +175,7 @@ func (ct *Controller) runReconcile(ctx context.Context, p *store.Project) error 
 	if earliest := clock.TimeOf(now).In(zone).AddDate(0, 0, -maxCatchUp); at.Before(earliest) {
 		at = earliest
 	}
-	day := time.Date(at.Year(), at.Month(), at.Day()-1, 12, 0, 0, 0, zone).Format(time.DateOnly)
-	from, to, err := dayOf(day, zone)
+	day, from, to, err := dayBefore(at)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,11 @@ const (
 )
 
 // Reconcile counts the project's callbacks that were accepted in a span by their states, for each group and
-// in the order of the groups. It counts the rows themselves, so Accepted is the sum of the states. Callbacks
-// that retention has removed are not counted. It returns a store.InvalidError for an unknown grouping or too
-// many groups.
+// in the order of the groups. Accepted counts rows of requests, and the states are those of callbacks: one
+// transaction writes both rows, and one removes both. So a difference means that rows were lost. It finds no
+// callback that was never accepted. Callbacks that retention has removed are not counted.
+//
+// It returns a store.InvalidError for an unknown grouping or too many groups.
 func (db *DB) Reconcile(
 	ctx context.Context, project string, q store.ReconcileQuery,
 ) ([]store.Reconciliation, error) {
@@ -107,11 +109,7 @@ func spans(q store.ReconcileQuery) []span {
 	var days []span
 	for from := q.From; from < q.To; {
 		at := time.UnixMilli(from).In(zone)
-		// If clocks go forward at midnight, the day begins later. time.Date accounts for that.
-		next := time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, zone).UnixMilli()
-		if next <= from {
-			next = from + (24 * time.Hour).Milliseconds()
-		}
+		next := store.LocalTime(at.Year(), at.Month(), at.Day()+1, 0, 0, zone).UnixMilli()
 		days = append(days, span{at.Format(time.DateOnly), from, min(next, q.To)})
 		from = next
 	}
@@ -152,11 +150,11 @@ func count(
 		n     int64
 	}
 	all, err := sqldb.Select(read, func(c *counted) sqldb.Columns {
-		return sqldb.Columns{col(column+" AS grouped", &c.text), col("state", &c.state),
-			col("COUNT(*)", &c.n)}
-	}, `FROM `+fromRequests+`
-		AND requests.project = $1 AND requests.id > $2 AND requests.id <= $3
-		GROUP BY grouped, state`, project, after, end)
+		return sqldb.Columns{col(column+" AS grouped", &c.text),
+			col("COALESCE(callbacks.state, '')", &c.state), col("COUNT(*)", &c.n)}
+	}, `FROM requests LEFT JOIN callbacks ON callbacks.id = requests.id
+		WHERE requests.project = $1 AND requests.id > $2 AND requests.id <= $3
+		GROUP BY grouped, callbacks.state`, project, after, end)
 	if err != nil {
 		return err
 	}
@@ -178,7 +176,7 @@ func count(
 			b.Dead += c.n
 		case store.Canceled:
 			b.Canceled += c.n
-		default:
+		case store.Scheduled:
 			b.Open += c.n
 		}
 	}

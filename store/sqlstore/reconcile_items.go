@@ -97,7 +97,7 @@ func (l *expectedItems) unlisted(items []store.RefTopic) (rest []store.RefTopic,
 func (db *DB) CompareItems(ctx context.Context, project string, from, to int64, items []store.RefTopic,
 	most int) (store.ItemComparison, error) {
 	c := itemComparer{db: db, read: db.read(ctx, "compare items"), project: project, from: from, to: to,
-		most: most}
+		until: to, most: most}
 	return c.compare(newGivenItems(items))
 }
 
@@ -107,7 +107,9 @@ type itemComparer struct {
 	read     sqldb.Read
 	project  string
 	from, to int64
-	most     int
+	// until is the end of the search for listed items, to that of the search for extra ones.
+	until int64
+	most  int
 
 	result store.ItemComparison
 	// kept are the items of each kind.
@@ -176,7 +178,7 @@ func (c *itemComparer) lookUp(page []store.RefTopic) error {
 		WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
 			AND requests.id > $2 AND requests.id < $3 AND requests.topic = i.topic
 			AND callbacks.id = requests.id
-		GROUP BY i.ref, i.topic`, c.project, idsFrom(c.from), idsFrom(c.to),
+		GROUP BY i.ref, i.topic`, c.project, idsFrom(c.from), idsFrom(c.until),
 		sqldb.Rows(page, refTopicColumns))
 	if err != nil {
 		return err

@@ -61,8 +61,11 @@ var (
 )
 
 // RunReconcile counts and compares one day of a project, and stores the report in the place of the day's
-// earlier one, with up to most items of each kind. A run for a due time sets the project's next time. If
-// another process has made that run, it returns the report that is stored.
+// earlier one, with up to most items of each kind. A listed item that was accepted after the day, before the
+// run, is not missing: an order of the last second may be, and so may one that was lost and sent again.
+//
+// A run for a due time sets the project's next time. If another process has made that run, it returns the
+// report that is stored.
 func (db *DB) RunReconcile(ctx context.Context, run store.ReconcileRun, most int, now int64,
 	by store.Actor) (store.ReconcileReport, error) {
 	report, items, err := db.reconcileDay(ctx, run, most, now)
@@ -111,7 +114,8 @@ func (db *DB) reconcileDay(ctx context.Context, run store.ReconcileRun, most int
 		r.Announced = len(r.Wrong()) == 0
 		return r, nil, err
 	}
-	c := itemComparer{db: db, read: read, project: run.Project, from: run.From, to: run.To, most: most}
+	c := itemComparer{db: db, read: read, project: run.Project, from: run.From, to: run.To,
+		until: max(run.To, now+1), most: most}
 	found, err := c.compare(&expectedItems{read: read, project: run.Project, day: run.Day})
 	r.Listed, r.Matched, r.Missing = found.Listed, found.Matched, found.Missing
 	r.Unfinished, r.Duplicates, r.Extra = found.Unfinished, found.Duplicates, found.Extra

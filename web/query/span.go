@@ -32,8 +32,7 @@ func (v *Values) Moment(name string, zone *time.Location) *int64 {
 		return nil
 	}
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		// If the clocks go forward at midnight the day begins later. Date handles this.
-		return new(time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone).UnixMilli())
+		return new(store.LocalTime(day.Year(), day.Month(), day.Day(), 0, 0, zone).UnixMilli())
 	}
 	ms, ok := v.Time(text)
 	if !ok {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 // ReconcileCommand has the commands that compare the accepted callbacks with the caller's own figures.
@@ -32,6 +33,12 @@ type rangeFlags struct {
 	Timezone string `placeholder:"ZONE" help:"Time zone in which days begin, such as Asia/Shanghai. Default: UTC."`
 }
 
+// parseDay returns the start of the day that is so many days after a date.
+func parseDay(text string, later int, zone *time.Location) (time.Time, error) {
+	day, err := time.Parse(time.DateOnly, text)
+	return store.LocalTime(day.Year(), day.Month(), day.Day()+later, 0, 0, zone), err
+}
+
 // span returns the range. A zero end is now.
 func (f *rangeFlags) span() (from, to time.Time, err error) {
 	zone, err := time.LoadLocation(cmp.Or(f.Timezone, "UTC"))
@@ -40,7 +47,7 @@ func (f *rangeFlags) span() (from, to time.Time, err error) {
 			"Asia/Shanghai", f.Timezone)
 	}
 	parse := func(flag, text string) (t time.Time, err error) {
-		t, err = time.ParseInLocation(time.DateOnly, text, zone)
+		t, err = parseDay(text, 0, zone)
 		if err != nil {
 			t, err = time.Parse(time.RFC3339, text)
 		}
@@ -55,11 +62,12 @@ func (f *rangeFlags) span() (from, to time.Time, err error) {
 		return from, to, console.Wrong("--to needs --from")
 	case f.From == "":
 		day := cmp.Or(f.Day, time.Now().In(zone).Format(time.DateOnly))
-		from, err = time.ParseInLocation(time.DateOnly, day, zone)
+		from, err = parseDay(day, 0, zone)
 		if err != nil {
 			return from, to, console.Wrong("--day: %q is not a date such as 2026-11-21", day)
 		}
-		return from, time.Date(from.Year(), from.Month(), from.Day()+1, 0, 0, 0, 0, zone), nil
+		to, err = parseDay(day, 1, zone)
+		return from, to, err
 	}
 	from, err = parse("from", f.From)
 	if err == nil && f.To != "" {

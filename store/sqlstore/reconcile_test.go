@@ -1,0 +1,70 @@
+package sqlstore
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
+)
+
+// A reconciliation does not balance if the rows of one table were lost, or hold an unknown state.
+func TestLostRowsDoNotBalance(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		now := time.Now().UnixMilli() // the time of the drafts' ids
+		drafts := newDrafts(3, now)
+		must(db.Accept(t.Context(), drafts))
+		noError(db.changeBy(t.Context(), "lose", `DELETE FROM callbacks WHERE id = $1`,
+			drafts[0].Callback.ID))
+		noError(db.changeBy(t.Context(), "lose", `UPDATE callbacks SET state = 'forgotten' WHERE id = $1`,
+			drafts[1].Callback.ID))
+		project := drafts[0].Callback.Project
+		for _, by := range []string{"", "topic", "endpoint", "lane", "day", "label:shop"} {
+			q := store.ReconcileQuery{From: now - 1, To: now + 60_000, GroupBy: by}
+			sum, balanced := int64(0), true
+			for _, group := range must(db.Reconcile(t.Context(), project, q)) {
+				sum, balanced = sum+group.Accepted, balanced && group.Balanced()
+			}
+			if sum != 3 || balanced {
+				t.Errorf("by %q: %d accepted, balanced %t; want 3, not balanced", by, sum, balanced)
+			}
+		}
+		r := must(db.RunReconcile(t.Context(), store.ReconcileRun{Project: project, Day: "2026-01-01",
+			Timezone: "UTC", From: now - 1, To: now + 60_000}, 10, now, store.Actor{}))
+		if wrong := r.Wrong(); !slices.Equal(wrong, []string{store.WrongUnbalanced}) || r.Books.Open != 1 {
+			t.Errorf("the report is %+v", r)
+		}
+	})
+}
+
+// A run that died after it stored its items leaves nothing in the report of the run that follows, and its
+// items are removed after a day.
+func TestReconcileAfterARunThatDied(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		const project, day = "default", "2026-01-01"
+		run := store.ReconcileRun{Project: project, Day: day, Timezone: "UTC", From: testNow - 1,
+			To: testNow + 1}
+		lost := []store.RefTopic{{Ref: "a"}, {Ref: "b"}}
+		must(db.AddExpected(ctx, project, day, lost, 10, testNow))
+		_, items, err := db.reconcileDay(ctx, run, 10, testNow)
+		noError(err)
+		noError(db.writeItems(ctx, must(db.idAt(testNow)), items)) // and the process dies
+		stored := func() int64 {
+			n, _, err := sqldb.Value[int64](db.read(ctx, "count"), `SELECT COUNT(*) FROM reconcile_items`)
+			noError(err)
+			return n
+		}
+		r := must(db.RunReconcile(ctx, run, 10, testNow, store.Actor{}))
+		found := must(db.ReconcileItems(ctx, project, day, "", 0, 10))
+		if r.Missing != 2 || len(found) != 2 || stored() != 4 {
+			t.Fatalf("the report is %+v with %+v, and %d items are stored", r, found, stored())
+		}
+		later := testNow + (25 * time.Hour).Milliseconds()
+		must(db.PurgeReconciles(ctx, later, testNow, day, 100))
+		if again := must(db.ReconcileItems(ctx, project, day, "", 0, 10)); len(again) != 2 || stored() != 2 {
+			t.Errorf("after the purge the report has %+v, and %d items are stored", again, stored())
+		}
+	})
+}
