@@ -179,7 +179,8 @@ func TestReconciliationFires(t *testing.T) {
 		run := store.ReconcileRun{Project: project, Day: "1999-12-31", Timezone: "UTC", To: b.engine.Now(),
 			ExpectList: true}
 		must(b.db.RunReconcile(b.Context(), run, 10, b.engine.Now(), operator))
-		b.awaitMessage("firing: 1999-12-31: Daily reconciliation", time.Minute)
+		b.awaitMessage("firing: 1999-12-31: Daily reconciliation: the list of expected callbacks was not",
+			time.Minute)
 		run.ExpectList = false
 		must(b.db.RunReconcile(b.Context(), run, 10, b.engine.Now(), operator))
 		b.awaitMessage("resolved: ", 5*time.Minute)

@@ -64,8 +64,23 @@ func (v *projectView) reconcile(ctx context.Context) ([]finding, error) {
 	if err != nil || len(last) == 0 || len(last[0].Wrong()) == 0 {
 		return nil, err
 	}
-	return []finding{{instance: last[0].Day, name: last[0].Day, value: float64(last[0].Missing)}}, nil
+	f := finding{instance: last[0].Day, name: last[0].Day, value: float64(last[0].Missing)}
+	switch {
+	case last[0].Missing > 0:
+	case last[0].ExpectList && !last[0].ListGiven:
+		f.value = noList
+	default:
+		f.value = unbalanced
+	}
+	return []finding{f}, nil
 }
+
+// The values of a reconciliation without missing callbacks: the expected list was not submitted, or rows are
+// lost.
+const (
+	noList     = -1
+	unbalanced = -2
+)
 
 // above compares a value with a threshold. A value at the threshold breaks the condition if at is set.
 func above(instance, name string, value, threshold float64, at bool) []finding {

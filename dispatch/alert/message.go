@@ -23,6 +23,8 @@ type words struct {
 	kinds map[store.AlertKind]string
 	// noCallback is the sentence about a schedule whose last run created no callback.
 	noCallback string
+	// noList and unbalanced are the sentences about a reconciliation without missing callbacks.
+	noList, unbalanced string
 	// instance and resolved are lines about one instance: %[1]s is its name, %[2]s the sentence or how long
 	// it fired. more is the number of instances that are left out.
 	instance, resolved, more string
@@ -39,8 +41,10 @@ var english = words{
 		store.AlertBreakerOpen:     "The circuit breaker has been open for %[1]s (threshold %[2]s).",
 		store.AlertPollUnresolved:  "Within %[3]s %[1]s status polls ended without a result (limit %[2]s).",
 		store.AlertScheduleLate:    "The schedule is late by %[1]s (threshold %[2]s).",
-		store.AlertReconcile:       "Daily reconciliation: %[1]s references missing, or no balance or list.",
+		store.AlertReconcile:       "Daily reconciliation: %[1]s of the expected callbacks are missing.",
 	},
+	noList:     "Daily reconciliation: the list of expected callbacks was not submitted.",
+	unbalanced: "Daily reconciliation: the counts do not balance; callbacks are stored incompletely.",
 	noCallback: "The last run created no callback.",
 	instance:   "%[1]s: %[2]s", resolved: "Resolved after %[2]s: %[1]s", more: "… and %d more",
 	counts: "Last 24 hours: %d accepted, %d delivered, %d dead; %d open now.",
@@ -57,8 +61,10 @@ var chinese = words{
 		store.AlertBreakerOpen:     "熔断已持续 %[1]s（阈值 %[2]s）。",
 		store.AlertPollUnresolved:  "%[3]s 内有 %[1]s 个状态轮询未获最终结果（阈值 %[2]s）。",
 		store.AlertScheduleLate:    "定时任务已延迟 %[1]s（阈值 %[2]s）。",
-		store.AlertReconcile:       "每日对账异常：缺少 %[1]s 个业务单号，或账目不平，或未收到清单。",
+		store.AlertReconcile:       "每日对账异常：应有回调中缺少 %[1]s 条。",
 	},
+	noList:     "每日对账异常：未收到应有回调的清单。",
+	unbalanced: "每日对账异常：账目不平，存储的回调不完整。",
 	noCallback: "最近一次运行未生成回调。",
 	instance:   "%[1]s：%[2]s", resolved: "已恢复（持续 %[2]s）：%[1]s", more: "……另有 %d 项",
 	counts: "最近 24 小时：受理 %d，已送达 %d，死信 %d；当前未完成 %d。",
@@ -86,8 +92,13 @@ func at(a *store.Alert, ms int64) time.Time { return clock.TimeOf(ms).In(zone(a)
 // sentence returns what a firing of an alert says.
 func (w *words) sentence(a *store.Alert, value float64) string {
 	r, _ := RuleOf(a.When.Kind)
-	if a.When.Kind == store.AlertScheduleLate && value == neverRan {
+	switch kind := a.When.Kind; {
+	case kind == store.AlertScheduleLate && value == neverRan:
 		return w.noCallback
+	case kind == store.AlertReconcile && value == noList:
+		return w.noList
+	case kind == store.AlertReconcile && value == unbalanced:
+		return w.unbalanced
 	}
 	threshold := float64(a.When.Above)
 	if r.Unit == Percent {
