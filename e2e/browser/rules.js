@@ -651,15 +651,19 @@ const strangers = (words) => {
   const chinese = document.documentElement.lang === "zh-CN";
   const alike = new Set(words);
   const found = new Set();
-  const look = (said, e) => {
+  // Durations that a person types have the units of the API, also in the example of a field.
+  const typed = (e, name) => name === "placeholder" || e.closest(".help");
+  const look = (said, e, name) => {
     // without commands of the program, URLs and the references of the scene
     const text = said.replace(/dispatcher [^。；）”]*/g, "").replace(/https?:\S+|\/v1\/\S+/g, "")
       .replace(/refund-\d+|order-\d+-\d+/g, "");
     if (e.closest("[translate]")?.getAttribute("translate") === "no") return;
     if (e.closest("code, samp, q, textarea")) return;
     if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
+    const latin = typed(e, name) ? /[A-Za-z][A-Za-z-]{2,}/g
+      : /[A-Za-z][A-Za-z-]{2,}|\d(ms|[dhms])(?![A-Za-z])/g;
     const foreign = chinese
-      ? (text.match(/[A-Za-z][A-Za-z-]{2,}|\d(ms|[dhms])(?![A-Za-z])/g) || []).filter((w) => !alike.has(w))
+      ? (text.match(latin) || []).filter((w) => !alike.has(w))
       : text.match(/[\u3000-\u9fff]+/g) || [];
     if (foreign.length) found.add(foreign.join(" ") + " in “" + text.trim().slice(0, 80) + "”");
   };
@@ -668,7 +672,7 @@ const strangers = (words) => {
   for (const e of document.querySelectorAll("[aria-label], [title], [placeholder], [alt]")) {
     for (const name of ["aria-label", "title", "placeholder", "alt"]) {
       // The title of a cell repeats its text.
-      if (e.getAttribute(name) && !e.matches(".cut")) look(e.getAttribute(name), e);
+      if (e.getAttribute(name) && !e.matches(".cut")) look(e.getAttribute(name), e, name);
     }
   }
   look(document.title.replace("Dispatcher", ""), document.querySelector("h1") || document.body);

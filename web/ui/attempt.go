@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"fmt"
 	"html/template"
 	"slices"
 	"strconv"
@@ -39,9 +38,9 @@ func newAttempt(b *base, a *store.Attempt, c *store.Callback, limit int) attempt
 			part.Response += "\n\n" + body
 		}
 	}
-	part.Took = milliseconds(float64(max(a.EndedAt-a.StartedAt, 0)))
+	part.Took = b.lang.millis(float64(max(a.EndedAt-a.StartedAt, 0)))
 	if a.Timings.Total > 0 {
-		part.Took = milliseconds(a.Timings.Total)
+		part.Took = b.lang.millis(a.Timings.Total)
 	}
 	part.Phases = b.phases(a)
 	return part
@@ -73,17 +72,9 @@ func (b *base) phases(a *store.Attempt) template.HTML {
 			continue
 		}
 		p.Parts = append(p.Parts, picture.Phase{Kind: i, Length: phase.ms,
-			Text: b.T("timing."+phase.name) + " " + milliseconds(phase.ms)})
+			Text: b.T("timing."+phase.name) + " " + b.lang.millis(phase.ms)})
 	}
 	return p.HTML()
-}
-
-// milliseconds formats a duration in milliseconds.
-func milliseconds(ms float64) string {
-	if ms < 10 {
-		return fmt.Sprintf("%.1f ms", ms)
-	}
-	return shortDuration(time.Duration(ms * float64(time.Millisecond)))
 }
 
 // The displayed outcomes of a poll's answers. One that is not final yet is no failure, and a final failure is
@@ -148,7 +139,7 @@ func (p *callbackPage) pastSteps(newest []store.Attempt) (steps []picture.Step) 
 	for i := range position {
 		step := picture.Step{
 			Number: strconv.Itoa(i + 1), State: picture.Failed, Label: p.T("ladder.earlier"),
-			Wait: waitText(c, i),
+			Wait: p.waitText(c, i),
 		}
 		switch {
 		case i >= unknown:
@@ -194,7 +185,7 @@ func (p *callbackPage) futureSteps(position int) (steps []picture.Step) {
 	for i := position; i <= last; i++ {
 		step := picture.Step{
 			Number: strconv.Itoa(i + 1), State: picture.ToCome, Label: p.T("ladder.tocome"),
-			Wait: waitText(c, i),
+			Wait: p.waitText(c, i),
 		}
 		switch {
 		case c.State.Terminal():
@@ -217,9 +208,9 @@ func (p *callbackPage) futureSteps(position int) (steps []picture.Step) {
 }
 
 // waitText formats the wait after the failed attempt at position i. It is empty if no attempt follows.
-func waitText(c *store.Callback, i int) string {
+func (b *base) waitText(c *store.Callback, i int) string {
 	if d, ok := tierAt(c, i); ok {
-		return shortDuration(d)
+		return b.duration(d)
 	}
 	return ""
 }

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"html/template"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,6 +143,14 @@ var durationUnit = regexp.MustCompile(`([\d.]+)(ms|d|h|m|s)`)
 // duration formats a duration in its two largest units.
 func (l *language) duration(d time.Duration) string {
 	return durationUnit.ReplaceAllStringFunc(shortDuration(d), l.unit)
+}
+
+// millis formats milliseconds: below 10 ms with one decimal place, else as a duration.
+func (l *language) millis(ms float64) string {
+	if ms < 10 {
+		return l.unit(strconv.FormatFloat(math.Round(ms*10)/10, 'f', -1, 64) + "ms")
+	}
+	return l.duration(time.Duration(math.Round(ms)) * time.Millisecond)
 }
 
 // unit formats a number with a unit, such as "3m".

@@ -271,7 +271,7 @@ func hoursAgo(now int64, hours int) int64 {
 }
 
 // figuresOf computes the figures from the activity rows of one lane.
-func figuresOf(rows []store.Activity, from int64, hours int) figures {
+func (l *language) figuresOf(rows []store.Activity, from int64, hours int) figures {
 	f := figures{hours: spansOf(rows, store.Hour.Milliseconds(), from, hours)}
 	var all store.Activity
 	for i := range f.hours {
@@ -283,32 +283,23 @@ func figuresOf(rows []store.Activity, from int64, hours int) figures {
 	f.Succeeded, f.Failed = all.Succeeded, all.Failed+all.Unknown
 	f.Attempts = f.Succeeded + f.Failed
 	f.Share = share(f.Succeeded, f.Attempts)
-	f.P50, _ = tookText(&all.Took, 0.5)
-	f.P95, f.p95 = tookText(&all.Took, 0.95)
+	f.P50, _ = l.tookText(&all.Took, 0.5)
+	f.P95, f.p95 = l.tookText(&all.Took, 0.95)
 	return f
 }
 
 // tookText formats the quantile q of the durations and returns it in milliseconds too. "≥" marks a value at
 // the histogram's upper bound. Without attempts it returns "" and 0.
-func tookText(h *store.TookHistogram, q float64) (string, float64) {
+func (l *language) tookText(h *store.TookHistogram, q float64) (string, float64) {
 	ms := h.Quantile(q)
 	if math.IsNaN(ms) {
 		return "", 0
 	}
-	text := shortMillis(ms)
+	text := l.millis(ms)
 	if ms >= store.TookBounds[len(store.TookBounds)-1] {
 		text = "≥ " + text
 	}
 	return text, ms
-}
-
-// shortMillis formats milliseconds as a duration: below 10 ms with one decimal place, else whole
-// milliseconds.
-func shortMillis(ms float64) string {
-	if ms < 10 {
-		return shortDuration(time.Duration(math.Round(ms*10)/10*1000) * time.Microsecond)
-	}
-	return shortDuration(time.Duration(math.Round(ms)) * time.Millisecond)
 }
 
 // Spark draws a sparkline of the attempts and the failed attempts of each hour.
@@ -358,7 +349,7 @@ func (f *figures) tookChart(b *base) template.HTML {
 		values := valuesOf(f.hours, func(a *store.Activity) float64 { return a.Took.Quantile(q) })
 		return picture.Series{Name: b.T(name), Values: values}
 	}
-	return f.chart(b, "took", picture.Lines, shortMillis, func() []picture.Series {
+	return f.chart(b, "took", picture.Lines, b.lang.millis, func() []picture.Series {
 		return []picture.Series{quantiles("endpoint.p50", 0.5), quantiles("endpoint.p95", 0.95)}
 	})
 }

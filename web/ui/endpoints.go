@@ -143,7 +143,7 @@ func (u *UI) addLaneStates(r *request, b *base, rows []*endpointRow, hours int) 
 	for _, row := range rows {
 		row.Lane = lanes[row.LaneKey()]
 		row.Flight = b.flightText(row.Lane)
-		row.Figures = figuresOf(activity[row.LaneID], from, hours)
+		row.Figures = r.lang.figuresOf(activity[row.LaneID], from, hours)
 		row.States = b.endpointStates(row)
 	}
 	return nil

@@ -142,7 +142,7 @@ func (u *UI) addFigures(r *request, rows []*laneRow, hours int) error {
 	}
 	activity, err := u.laneActivity(r, numbers, hours)
 	for _, row := range rows {
-		row.Figures = figuresOf(activity[row.ID], hoursAgo(r.now, hours), hours)
+		row.Figures = r.lang.figuresOf(activity[row.ID], hoursAgo(r.now, hours), hours)
 	}
 	return err
 }

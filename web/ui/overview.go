@@ -92,7 +92,7 @@ func (p *overviewPage) figuresOfHour(minutes []store.Activity, counts *store.Cou
 	ofShare := func(a *store.Activity) float64 { return share(a.Succeeded, a.Succeeded+a.Failed+a.Unknown) }
 	lag := "–"
 	if ms := hour.Lateness.Quantile(.99); !math.IsNaN(ms) {
-		lag = shortMillis(ms)
+		lag = p.lang.millis(ms)
 	}
 	success := "–"
 	if percent := ofShare(&hour); percent >= 0 {

@@ -221,7 +221,7 @@ func (u *UI) signInPerson(r *request, attempt signin.Attempt, next string) (*res
 	case err != nil:
 		return u.signInFailed(r, next, err)
 	case wait > 0:
-		message := r.lang.text("signin.slow", "d", shortDuration(max(wait.Round(time.Second), time.Second)))
+		message := r.lang.text("signin.slow", "d", r.lang.duration(max(wait.Round(time.Second), time.Second)))
 		a, err := u.signInForm(r, http.StatusTooManyRequests, next, message)
 		a.retryAfter = wait
 		return a, err

@@ -52,11 +52,11 @@ type processRow struct {
 	Offset    string
 }
 
-func newProcessRow(d *store.Dispatcher, now int64) *processRow {
+func newProcessRow(l *language, d *store.Dispatcher, now int64) *processRow {
 	off := time.Duration(d.ClockOffset) * time.Millisecond
 	return &processRow{
 		Dispatcher: *d, Gone: now-d.SeenAt > control.DispatcherSilence.Milliseconds(),
-		Offset: shortDuration(off), Off: off.Abs() > maxOffset,
+		Offset: l.duration(off), Off: off.Abs() > maxOffset,
 	}
 }
 
@@ -92,7 +92,7 @@ func (u *UI) installation(r *request) (all installation, err error) {
 	}
 	all.Idle = true
 	for _, d := range processes {
-		row := newProcessRow(&d, r.now)
+		row := newProcessRow(r.lang, &d, r.now)
 		if !row.Gone {
 			all.Alive, all.InFlight, all.Workers = all.Alive+1, all.InFlight+d.InFlight, all.Workers+d.Workers
 			all.Idle = all.Idle && (d.Workers == 0 || d.SendingOff || d.Draining)
