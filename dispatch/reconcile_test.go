@@ -87,10 +87,12 @@ func TestTheDailyReconciliationFindsMissingCallbacks(t *testing.T) {
 		if days := b.reports(); !slices.Equal(days, []string{"2000-01-02 ", "2000-01-01 "}) {
 			t.Errorf("repeated: %q", days)
 		}
-		// A day of the future has no report.
-		if _, err := b.engine.ReconcileDay(b.Context(), project, "2000-02-01",
-			operator); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a day of the future: %v", err)
+		// A day of the future is not found, and neither is one whose list was removed.
+		for _, day := range []string{"2000-02-01", "1999-12-20", "2000-02-30", "2000-1-1"} {
+			_, err := b.engine.ReconcileDay(b.Context(), project, day, operator)
+			if !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("%s: %v", day, err)
+			}
 		}
 	})
 }

@@ -118,7 +118,8 @@ func (ct *Controller) ExpectItems(ctx context.Context, project, day string,
 	return ct.o.Store.AddExpected(ctx, project, day, items, MaxExpectedDay, ct.clock.Now())
 }
 
-// ReconcileDay repeats the reconciliation of a day, and returns its report.
+// ReconcileDay repeats the reconciliation of a day, and returns its report. A day whose list may have been
+// removed keeps its report, which had the list: such a day is not found, and neither is one of the future.
 func (ct *Controller) ReconcileDay(ctx context.Context, project, day string,
 	by store.Actor) (store.ReconcileReport, error) {
 	p, err := ct.o.Store.Project(ctx, project)
@@ -129,7 +130,8 @@ func (ct *Controller) ReconcileDay(ctx context.Context, project, day string,
 	checkReason(by, &f)
 	zone := zoneOf(&p)
 	from, to, err := dayOf(day, zone)
-	if err != nil || from.UnixMilli() > ct.clock.Now() {
+	now := ct.clock.Now()
+	if err != nil || from.UnixMilli() > now || day < oldestList(now) {
 		return store.ReconcileReport{}, fmt.Errorf("reconciliation of %q: %w", day, store.ErrNotFound)
 	}
 	if len(f) > 0 {
@@ -138,7 +140,7 @@ func (ct *Controller) ReconcileDay(ctx context.Context, project, day string,
 	return ct.o.Store.RunReconcile(ctx, store.ReconcileRun{
 		Project: project, Day: day, Timezone: zone.String(), From: from.UnixMilli(), To: to.UnixMilli(),
 		ExpectList: p.Reconcile.ExpectList,
-	}, MaxReportItems, ct.clock.Now(), by)
+	}, MaxReportItems, now, by)
 }
 
 // RunReconciles makes the daily reconciliations that are due, one after the other. A missed day is made up. A
@@ -194,8 +196,12 @@ func (ct *Controller) runReconcile(ctx context.Context, p *store.Project) error 
 	return nil
 }
 
+// oldestList returns the oldest day whose list is kept.
+func oldestList(now int64) string {
+	return clock.TimeOf(now).UTC().AddDate(0, 0, -listsKept).Format(time.DateOnly)
+}
+
 // purgeReconciles removes reports, items and lists whose retention has ended.
 func (ct *Controller) purgeReconciles(ctx context.Context, now int64, limit int) (int, error) {
-	day := clock.TimeOf(now).UTC().AddDate(0, 0, -listsKept).Format(time.DateOnly)
-	return ct.o.Store.PurgeReconciles(ctx, now, ct.retention(now).Callbacks, day, limit)
+	return ct.o.Store.PurgeReconciles(ctx, now, ct.retention(now).Callbacks, oldestList(now), limit)
 }

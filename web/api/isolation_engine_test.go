@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -49,6 +50,7 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 
 	ended := f.createOfEach(t)["/v1/callbacks"]
 	f.call(t, 200, "POST", "/v1/callbacks/"+ended+"/cancel", `{"reason":"theirs"}`)
+	report := f.reconcileToday(t)
 	after := f.newProject(t, "after")
 	for _, path := range paths {
 		if got := f.do("GET", path, "", before...); got.Code != 200 || got.Body.String() != empty[path] {
@@ -67,11 +69,28 @@ func TestCase49ListsShowNothingOfAnotherProject(t *testing.T) {
 			t.Errorf("%s: %s", path, got)
 		}
 	}
+	for _, path := range []string{report, report + "?kind=missing", report + "?format=csv"} {
+		if got := f.do("GET", path, "", after...); got.Code != 404 {
+			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		}
+	}
 	got := f.call(t, 200, "POST", "/v1/reconcile/compare",
 		`{"from":"2020-01-01T00:00:00Z","refs":["order-theirs"]}`, after...)
 	if got["matched"] != 0.0 || len(got["missing"].([]any)) != 1 || len(got["extra"].([]any)) != 0 {
 		t.Errorf("compared: %v", got)
 	}
+}
+
+// reconcileToday makes a report of the default project, and returns its path.
+func (f testAPI) reconcileToday(t *testing.T) string {
+	t.Helper()
+	day := time.Now().UTC().Format(time.DateOnly)
+	f.call(t, 200, "POST", "/v1/reconcile/expected",
+		`{"date":"`+day+`","items":[{"ref":"order-theirs","topic":"lost-theirs"}]}`)
+	report := "/v1/reconcile/reports/" + day
+	f.call(t, 200, "POST", report+"/run", `{"reason":"theirs"}`)
+	f.call(t, 200, "GET", report, "")
+	return report
 }
 
 // createOfEach creates one object of each kind in the default project, and returns their ids by path.

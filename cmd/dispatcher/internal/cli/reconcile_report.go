@@ -274,7 +274,7 @@ func showFindings(out io.Writer, findings []client.Finding) {
 
 // reconcileRun repeats a reconciliation.
 type reconcileRun struct {
-	Date string `arg:"" placeholder:"DATE" help:"The day, such as 2026-11-21."`
+	Date string `arg:"" placeholder:"DATE" help:"The day, such as 2026-11-21. At most 10 days ago."`
 	changeFlags
 }
 
