@@ -81,6 +81,12 @@ func dayBefore(at time.Time) (day string, from, to time.Time, err error) {
 	return day, from, to, err
 }
 
+// DayBegin returns when a day such as 2026-11-21 begins for a project, in Unix milliseconds.
+func DayBegin(p *store.Project, day string) (int64, error) {
+	from, _, err := dayOf(day, zoneOf(p))
+	return from.UnixMilli(), err
+}
+
 // ExpectItems adds items to the list of a project and day. The list is a set, so a repetition
 // changes nothing.
 func (ct *Controller) ExpectItems(ctx context.Context, project, day string,

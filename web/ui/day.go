@@ -36,6 +36,7 @@ func (b *base) dayRow(r *store.ReconcileReport) *dayRow {
 
 // addDays sets the reports of the last days, and what the daily run does.
 func (u *UI) addDays(r *request, p *reconciliationPage) error {
+	p.Listing = true
 	project, err := u.Store.Project(r.ctx, r.caller.Project)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (u *UI) day(r *request) (*response, error) {
 		return nil, store.ErrNotFound
 	}
 	if r.query("as") == "csv" {
-		file, err := query.ReportCSV(r.ctx, u.Store, r.caller.Project, day, "")
+		file, err := query.ReportCSV(r.ctx, u.Store, r.caller.Project, day, kind)
 		if err != nil {
 			return nil, err
 		}

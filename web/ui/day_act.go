@@ -2,7 +2,7 @@ package ui
 
 import (
 	"context"
-	"errors"
+	"encoding/csv"
 	"strings"
 	"time"
 
@@ -68,18 +68,27 @@ func (u *UI) runDay(r *request) (*response, error) {
 	if !isDay(day) {
 		return nil, invalid("date", r.lang.text("books.run.day"))
 	}
+	project, err := u.Store.Project(r.ctx, r.caller.Project)
+	if err != nil {
+		return nil, err
+	}
+	if begin, err := control.DayBegin(&project, day); err != nil || begin > r.now {
+		// Otherwise the list would be kept, and only then the comparison refused.
+		return nil, invalid("date", r.lang.text("books.run.future"))
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, reconcileTimeout)
 	defer cancel()
-	items := readItems(r.text("items"))
+	items, message := readItems(r)
+	if message != "" {
+		return nil, invalid("items", message)
+	}
 	if len(items) > 0 {
 		if _, err := u.Engine.ExpectItems(ctx, r.caller.Project, day, items); err != nil {
 			return nil, err
 		}
 	}
-	_, err := u.Engine.ReconcileDay(ctx, r.caller.Project, day, r.by())
+	_, err = u.Engine.ReconcileDay(ctx, r.caller.Project, day, r.by())
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, invalid("date", r.lang.text("books.run.future"))
 	case err != nil && r.timedOut(ctx):
 		return nil, invalid("date", r.lang.text("books.run.toolong"))
 	case err != nil:
@@ -88,10 +97,12 @@ func (u *UI) runDay(r *request) (*response, error) {
 	return u.redirectDone(r, booksPath+"/days/"+day, "books.run.done")
 }
 
-// readItems parses a list: one reference a line, with its topic after a comma or a tab. It skips empty lines,
-// and reads no more items than a request may have, and one.
-func readItems(text string) (items []store.RefTopic) {
-	for line := range strings.Lines(text) {
+// readItems parses a list: one reference a line, with its topic after a tab or, as in CSV, after a comma. It
+// skips empty lines, and reads no more items than a request may have, and one. message is the error, or empty.
+func readItems(r *request) (items []store.RefTopic, message string) {
+	number := 0
+	for line := range strings.Lines(r.text("items")) {
+		number++
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
@@ -99,11 +110,21 @@ func readItems(text string) (items []store.RefTopic) {
 		if len(items) > control.MaxExpected {
 			break
 		}
-		item := store.RefTopic{Ref: line}
-		if at := strings.LastIndexAny(line, ",\t"); at >= 0 {
-			item = store.RefTopic{Ref: strings.TrimSpace(line[:at]), Topic: strings.TrimSpace(line[at+1:])}
+		cells := strings.Split(line, "\t")
+		if len(cells) == 1 {
+			var err error
+			if cells, err = csv.NewReader(strings.NewReader(line)).Read(); err != nil {
+				cells = nil
+			}
+		}
+		if len(cells) == 0 || len(cells) > 2 {
+			return nil, r.lang.text("books.run.line", "line", number)
+		}
+		item := store.RefTopic{Ref: strings.TrimSpace(cells[0])}
+		if len(cells) == 2 {
+			item.Topic = strings.TrimSpace(cells[1])
 		}
 		items = append(items, item)
 	}
-	return items
+	return items, ""
 }

@@ -53,8 +53,9 @@ type reconciliationPage struct {
 	Rows  []*reconciliationRow
 	// More counts the groups that the page does not show.
 	More int
-	// Days are the reports of days, the newest first, if nothing was counted. Daily says when the daily run
+	// Listing is true if nothing is counted, and Days are the reports of days, the newest first. Daily says when the daily run
 	// happens. Older and Newest are the URLs of other pages; empty: there are none.
+	Listing              bool
 	Days                 []*dayRow
 	Daily, Older, Newest string
 

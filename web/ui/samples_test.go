@@ -202,10 +202,9 @@ func errorOf(what string) error {
 	known := map[string]error{
 		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
 		"attempting": store.ErrAttempting, "own": store.ErrSecondPerson,
-		"terminal": store.ErrTerminal, "exists": store.ErrExists, "none": store.ErrNotFound,
-		"unavailable": store.ErrUnavailable,
-		"deadline":    fmt.Errorf("list: %w", context.DeadlineExceeded),
-		"rebuilding":  errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
+		"terminal": store.ErrTerminal, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
+		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}
 	if err, ok := known[what]; ok {
 		return err
