@@ -98,7 +98,7 @@ func (u *UI) runDay(r *request) (*response, error) {
 }
 
 // readItems parses a list: one reference a line, with its topic after a tab or, as in CSV, after a comma. It
-// skips empty lines, and reads no more items than a request may have, and one. message is the error, or empty.
+// skips empty lines, and reads at most one item more than a request may have. message is the error, or empty.
 func readItems(r *request) (items []store.RefTopic, message string) {
 	number := 0
 	for line := range strings.Lines(r.text("items")) {
