@@ -105,8 +105,8 @@ func (c *crawl) checkLayout(_, shape string) {
 			c.report.add(shape+" "+l.name, c.checkNames())
 		}
 		if l.name != "narrow-dark" {
-			name := strings.Trim(noName.ReplaceAllString(strings.ToLower(c.name+shape), "-"), "-")
-			c.picture(name + "-" + l.name)
+			name := strings.ToLower(c.name + strings.ReplaceAll(shape, "?", "-filtered"))
+			c.picture(strings.Trim(noName.ReplaceAllString(name, "-"), "-") + "-" + l.name)
 		}
 	}
 	c.setView(views[0])

@@ -110,14 +110,12 @@ func readItems(r *request) (items []store.RefTopic, message string) {
 		if len(items) > control.MaxExpected {
 			break
 		}
+		var err error
 		cells := strings.Split(line, "\t")
 		if len(cells) == 1 {
-			var err error
-			if cells, err = csv.NewReader(strings.NewReader(line)).Read(); err != nil {
-				cells = nil
-			}
+			cells, err = csv.NewReader(strings.NewReader(line)).Read()
 		}
-		if len(cells) == 0 || len(cells) > 2 {
+		if err != nil || len(cells) > 2 {
 			return nil, r.lang.text("books.run.line", "line", number)
 		}
 		item := store.RefTopic{Ref: strings.TrimSpace(cells[0])}

@@ -53,8 +53,8 @@ type reconciliationPage struct {
 	Rows  []*reconciliationRow
 	// More counts the groups that the page does not show.
 	More int
-	// Listing is true if nothing is counted, and Days are the reports of days, the newest first. Daily says when the daily run
-	// happens. Older and Newest are the URLs of other pages; empty: there are none.
+	// Listing is true if nothing is counted, and Days are the reports of days, the newest first. Daily says
+	// when the daily run happens. Older and Newest are the URLs of other pages; empty: there are none.
 	Listing              bool
 	Days                 []*dayRow
 	Daily, Older, Newest string
