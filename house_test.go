@@ -78,7 +78,7 @@ var own = map[string][]string{
 	"web":            face("web/httperr", "web/query", "web/api", "web/ui", "internal/metric"),
 	"web/webtest": {
 		"dispatch", "dispatch/outbound", "dispatch/secret", "schedule/memq", "store/sqlstore", "web",
-		"web/api", "internal/testserver",
+		"web/api", "web/ui", "internal/testserver",
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/url"
 	"time"
 )
 
@@ -160,8 +161,18 @@ func (c *Client) Explain(ctx context.Context, id string) (Explanation, error) {
 	return read[Explanation](ctx, c, nil, "callbacks", id, "explain")
 }
 
-// Evidence returns the delivery report of a callback as text. It answers the dispute "we never received it".
+// Evidence returns the delivery report of a callback as English text. It answers the dispute "we never
+// received it".
 func (c *Client) Evidence(ctx context.Context, id string) (string, error) {
-	a, err := c.get(ctx, 0, nil, "callbacks", id, "evidence")
+	return c.EvidenceIn(ctx, id, "")
+}
+
+// EvidenceIn is Evidence in a language, en or zh-CN. Without one it is in English.
+func (c *Client) EvidenceIn(ctx context.Context, id, lang string) (string, error) {
+	q := url.Values{}
+	if lang != "" {
+		q.Set("lang", lang)
+	}
+	a, err := c.get(ctx, 0, q, "callbacks", id, "evidence")
 	return string(a.Body), err
 }

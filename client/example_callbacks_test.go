@@ -203,6 +203,17 @@ func ExampleClient_Evidence() {
 	// Output: true true
 }
 
+// The report in Chinese.
+func ExampleClient_EvidenceIn() {
+	cb := failed("order-25")
+	report, err := c.EvidenceIn(ctx, cb.ID, "zh-CN")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Contains(report, "业务单号：order-25"))
+	// Output: true
+}
+
 // Query is for links to the list of callbacks, such as its CSV.
 func ExampleFilter_Query() {
 	q := client.Filter{State: []client.State{client.Dead}, Topic: "payment.succeeded"}.Query()

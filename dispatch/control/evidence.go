@@ -54,16 +54,6 @@ func (r *Report) Older() int {
 	return r.Attempts[0].Number - 1
 }
 
-// Evidence returns the report about a callback as plain text in English. Its error is store.ErrNotFound for
-// an unknown callback.
-func (ct *Controller) Evidence(ctx context.Context, project, id string) (string, error) {
-	r, err := ct.Report(ctx, project, id)
-	if err != nil {
-		return "", err
-	}
-	return r.Text(), nil
-}
-
 // Report returns the report about a callback. Its error is store.ErrNotFound for an unknown callback.
 func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, error) {
 	fail := func(err error) (*Report, error) { return nil, fmt.Errorf("report about %s: %w", id, err) }

@@ -44,6 +44,16 @@ func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, 
 	return store.Payload{}, store.ErrNotFound
 }
 
+// evidence returns the report about the callback as text.
+func (s *manyAttempts) evidence(t *testing.T) string {
+	t.Helper()
+	r, err := New(Options{Store: s, Clock: new(clock.Clock)}).Report(t.Context(), "p", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Text()
+}
+
 // A poll's answer that is not final is no failure: for a notification the same class is one.
 func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
 	t.Parallel()
@@ -54,9 +64,9 @@ func TestEvidenceOfAnAnswerThatIsNotFinal(t *testing.T) {
 		s := &manyAttempts{kind: kind, list: []store.Attempt{
 			{Status: 200, Class: store.ClassRuleMismatch, Outcome: store.AttemptFailed},
 		}}
-		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
-		if err != nil || !strings.Contains(text, want) {
-			t.Errorf("%s: error %v, evidence:\n%s", kind, err, text)
+		text := s.evidence(t)
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: evidence:\n%s", kind, text)
 		}
 	}
 }
@@ -68,10 +78,10 @@ func TestEvidenceOfAFinalFailure(t *testing.T) {
 	s.list = []store.Attempt{
 		{Number: 1, Status: 200, Class: store.ClassOK, Outcome: store.AttemptSucceeded},
 	}
-	text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
+	text := s.evidence(t)
 	for _, want := range []string{"state:         final, failure\n", "  outcome: final, failure\n"} {
-		if err != nil || !strings.Contains(text, want) {
-			t.Errorf("error %v, no %q in the evidence:\n%s", err, want, text)
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in the evidence:\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "succeeded") {
@@ -97,9 +107,9 @@ func TestEvidenceHasTheFirstDueTime(t *testing.T) {
 		"attempt 1 due: retried":                  {firstDue: retry, list: attempts(2, due)},
 		"attempt 1 due: retried, many attempts":   {firstDue: retry, list: attempts(evidenceAttempts+1, due)},
 	} {
-		text, err := New(Options{Store: s, Clock: new(clock.Clock)}).Evidence(t.Context(), "p", "x")
-		if err != nil || !strings.Contains(text, name[:15]+"2023-11-14T22:13:20.000Z\n") {
-			t.Errorf("%s: error %v, evidence:\n%.400s", name, err, text)
+		text := s.evidence(t)
+		if !strings.Contains(text, name[:15]+"2023-11-14T22:13:20.000Z\n") {
+			t.Errorf("%s: evidence:\n%.400s", name, text)
 		}
 	}
 }
@@ -115,11 +125,7 @@ func TestEvidenceOfVeryManyAttempts(t *testing.T) {
 		evidenceAttempts + 203: {204, "the last 1000 of them follow; the 203 older ones are not shown"},
 	} {
 		s := &manyAttempts{list: make([]store.Attempt, attempts)}
-		e := New(Options{Store: s, Clock: new(clock.Clock)})
-		text, err := e.Evidence(t.Context(), "p", "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := s.evidence(t)
 		if n := strings.Count(text, "\nattempt "); n != min(attempts, evidenceAttempts) {
 			t.Errorf("%d attempts: %d are shown", attempts, n)
 		}

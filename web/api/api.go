@@ -13,6 +13,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/httperr"
@@ -36,6 +37,8 @@ type Options struct {
 	// Merchants limits the keys of one endpoint. Nil: the API makes its own.
 	Merchants         *query.MerchantLimits
 	RequestsPerSecond int
+	// ReportTexts write a delivery report in languages other than English, by the code of the language.
+	ReportTexts map[string]func(*control.Report) []byte
 	// PublicURL is the URL that browsers use. If it is empty, the links that the API makes are paths.
 	PublicURL string
 	// Logger gets the errors that become a 500. Nil: they are not logged.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -184,11 +185,28 @@ func blockOf(b *control.Block) client.Block {
 // evidence handles GET /v1/callbacks/{id}/evidence: the delivery report as text. It quotes responses of
 // receivers, so a browser must not treat it as HTML.
 func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id string) error {
-	text, err := a.Engine.Evidence(ctx, who.Project, id)
+	return a.writeReport(c, func() (*control.Report, error) { return a.Engine.Report(ctx, who.Project, id) })
+}
+
+// writeReport writes a delivery report in the language of the parameter lang. The default is English.
+func (a *API) writeReport(c *gin.Context, read func() (*control.Report, error)) error {
+	q, err := parseQuery(c)
 	if err != nil {
 		return err
 	}
-	a.text(c, "text/plain; charset=utf-8", []byte(text))
+	lang := q.OneOf("lang", append([]string{"en"}, slices.Sorted(maps.Keys(a.ReportTexts))...)...)
+	if err := q.Err(); err != nil {
+		return err
+	}
+	r, err := read()
+	if err != nil {
+		return err
+	}
+	write := a.ReportTexts[lang]
+	if write == nil {
+		write = func(r *control.Report) []byte { return []byte(r.Text()) }
+	}
+	a.text(c, "text/plain; charset=utf-8", write(r))
 	return nil
 }
 

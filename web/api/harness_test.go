@@ -21,6 +21,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 )
@@ -56,6 +57,9 @@ func newTestAPIWith(t testing.TB, o api.Options) testAPI {
 	t.Helper()
 	var log bytes.Buffer
 	o.AdminKey, o.Logger = adminKey, slog.New(slog.NewJSONHandler(&log, nil))
+	o.ReportTexts = map[string]func(*control.Report) []byte{
+		"zh-CN": func(r *control.Report) []byte { return []byte("报告\n" + r.Text()) },
+	}
 	a, err := api.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -112,12 +112,7 @@ func (a *API) ownEvidence(ctx context.Context, c *gin.Context, _ caller, m *quer
 	if err != nil {
 		return err
 	}
-	text, err := m.Evidence(ctx, id)
-	if err != nil {
-		return err
-	}
-	a.text(c, "text/plain; charset=utf-8", []byte(text))
-	return nil
+	return a.writeReport(c, func() (*control.Report, error) { return m.Report(ctx, id) })
 }
 
 // ownRetry is retry for a key of one endpoint: one attempt, to the callback's own URL.

@@ -47,7 +47,6 @@ type world struct {
 	Replayed    bool
 	Event       accept.EventReceipt
 	Explanation control.Explanation
-	Evidence    string
 	Delivery    *control.Report
 	Poll        control.PollView
 	Outcomes    []store.TerminalEvent

@@ -29,11 +29,9 @@ type Engine interface {
 	Edit(
 		ctx context.Context, project, id string, r control.EditRequest, by store.Actor,
 	) (store.Callback, error)
-	// Explain says why a callback is not sent yet. Report returns its delivery report, and Evidence the same
-	// as text in English.
+	// Explain says why a callback is not sent yet. Report returns its delivery report.
 	Explain(ctx context.Context, project, id string) (control.Explanation, error)
 	Report(ctx context.Context, project, id string) (*control.Report, error)
-	Evidence(ctx context.Context, project, id string) (string, error)
 
 	// Poll and ResolvePoll return store.ErrNotFound for a callback that is not a poll.
 	Poll(ctx context.Context, project, id string) (control.PollView, error)

@@ -123,7 +123,7 @@ func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error
 	return m.Store.Payload(ctx, m.Project, id)
 }
 
-// Report returns what a delivery report of a callback says.
+// Report returns the delivery report of a callback.
 func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
 	if _, err := m.own(ctx, id); err != nil {
 		return nil, err
@@ -135,15 +135,6 @@ func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, erro
 	r := *whole
 	r.Callback, r.Attempts = m.redacted(r.Callback), redactedAttempts(r.Attempts)
 	return &r, nil
-}
-
-// Evidence returns the delivery report of a callback as English text.
-func (m *Merchant) Evidence(ctx context.Context, id string) (string, error) {
-	r, err := m.Report(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	return r.Text(), nil
 }
 
 // MayResend reports whether Resend may send the callback again in its state at now. The sender has withdrawn

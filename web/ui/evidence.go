@@ -80,6 +80,22 @@ func (b *base) reportHTML(reports ...*control.Report) template.HTML {
 	return template.HTML(all.String())
 }
 
+// ReportTexts returns the writers of reports as text, with times in UTC, for every language but the default.
+func ReportTexts() (map[string]func(*control.Report) []byte, error) {
+	all, err := embeddedLanguages()
+	if err != nil {
+		return nil, err
+	}
+	texts := make(map[string]func(*control.Report) []byte)
+	for _, l := range all[1:] {
+		texts[l.code] = func(r *control.Report) []byte {
+			b := base{lang: l, zone: zoneChoice{Location: time.UTC}}
+			return reportText(b.reportHTML(r))
+		}
+	}
+	return texts, nil
+}
+
 // reportText returns the text of a report. All data in the HTML is escaped, so that what is left without the
 // tags is the text.
 func reportText(report template.HTML) []byte {

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed texts
@@ -24,6 +25,9 @@ type language struct {
 
 // languages are the available languages. The first is the default.
 type languages []*language
+
+// embeddedLanguages reads the embedded catalogues once. The pages and the API's delivery reports share them.
+var embeddedLanguages = sync.OnceValues(func() (languages, error) { return readLanguages(textFiles) })
 
 // readLanguages reads the catalogues: texts/CODE/*.json, each an object of texts by key. All catalogues have
 // the same keys, except for additional forms for one (oneForm); TestCatalogues checks that.

@@ -122,7 +122,7 @@ type resources struct {
 
 // readResources parses the embedded files.
 func readResources() (k resources, err error) {
-	k.languages, err = readLanguages(textFiles)
+	k.languages, err = embeddedLanguages()
 	if err != nil {
 		return k, err
 	}

@@ -69,10 +69,6 @@ func (s calledEngine) Edit(ctx context.Context, a1 string, a2 string, a3 control
 	return ask1[store.Callback](ctx, s.recorder, "Edit", a1, a2, a3, a4)
 }
 
-func (s calledEngine) Evidence(ctx context.Context, a1 string, a2 string) (string, error) {
-	return ask1[string](ctx, s.recorder, "Evidence", a1, a2)
-}
-
 func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic) (store.ExpectedDay, error) {
 	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore"
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 // AdminKey is the admin key of every Server.
@@ -85,7 +86,13 @@ func (s *Server) serve(ctx context.Context, receivers http.Handler) error {
 	if err != nil {
 		return err
 	}
-	face, err := api.New(api.Options{Engine: engine, Store: s.db, AdminKey: AdminKey})
+	reports, err := ui.ReportTexts()
+	if err != nil {
+		return err
+	}
+	face, err := api.New(api.Options{
+		Engine: engine, Store: s.db, AdminKey: AdminKey, ReportTexts: reports,
+	})
 	if err != nil {
 		return err
 	}

@@ -290,9 +290,13 @@ func (srv *App) openWeb(db *sqlstore.DB) error {
 		Logger:         srv.Log, Registerer: srv.Metrics, Gatherer: srv.Metrics,
 	}
 	if s.Has(config.RoleAPI) {
+		reports, err := ui.ReportTexts()
+		if err != nil {
+			return err
+		}
 		handler, err := api.New(api.Options{
 			Engine: srv.Engine, Store: masked, AdminKey: s.AdminKey, Guesses: guesses,
-			Merchants: merchants, PublicURL: s.PublicURL,
+			Merchants: merchants, PublicURL: s.PublicURL, ReportTexts: reports,
 			RequestsPerSecond: s.RequestsPerSecond, Logger: srv.Log, Tracer: srv.tracer,
 		})
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -248,19 +249,24 @@ func shellCure(cure string) string {
 // callbackEvidence prints the delivery report of a callback.
 type callbackEvidence struct {
 	serverFlags
-	ID string `arg:"" help:"Id of the callback."`
+	ID   string `arg:"" help:"Id of the callback."`
+	Lang string `placeholder:"CODE" help:"Language of the report: en or zh-CN. Default: en."`
 }
 
 // Help is the text below the summary of callback evidence --help.
 func (*callbackEvidence) Help() string {
 	return "The report lists each attempt with its time and its response. It has no credentials, and only " +
 		"the SHA-256 of the payload. So you can give it to the receiver: " +
-		"dispatcher callback evidence ID > evidence.txt."
+		"dispatcher callback evidence ID --lang zh-CN > evidence.txt."
 }
 
 // Run prints the report. On a terminal it escapes control characters, because receivers wrote parts of it.
 func (cmd *callbackEvidence) Run(c *session) error {
-	answer, err := c.call(get(remote.CallbackPath(cmd.ID)+"/evidence"), nil)
+	path := remote.CallbackPath(cmd.ID) + "/evidence"
+	if cmd.Lang != "" {
+		path += "?" + url.Values{"lang": {cmd.Lang}}.Encode()
+	}
+	answer, err := c.call(get(path), nil)
 	if err != nil {
 		return err
 	}
