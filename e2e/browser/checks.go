@@ -260,15 +260,15 @@ func (t *tab) links() []string {
 		).map((a) => a.pathname + a.search))]`)
 }
 
-// crawl follows the links from the menu on and visits up to `most` pages of each shape. It returns the
-// shapes.
-func (t *tab) crawl(most int, visit func(address, shape string)) (shapes []string) {
+// crawl follows the links from the first addresses and the menu on and visits up to `most` pages of each
+// shape. It returns the shapes.
+func (t *tab) crawl(most int, first []string, visit func(address, shape string)) (shapes []string) {
 	t.Helper()
 	if status := t.open("/ui/"); status != 200 {
 		t.Fatalf("/ui/ returned %d", status)
 	}
-	waiting := ask[[]string](t,
-		`[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`)
+	waiting := slices.Concat(first, ask[[]string](t,
+		`[...document.querySelectorAll("nav.menu a")].map((a) => a.getAttribute("href"))`))
 	visited, seen := map[string]int{}, map[string]bool{}
 	for ; len(waiting) > 0; waiting = waiting[1:] {
 		address, shape := waiting[0], shapeOf(waiting[0])

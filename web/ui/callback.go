@@ -27,6 +27,8 @@ const (
 // callbackPage is the page of one callback.
 type callbackPage struct {
 	base
+	// Alert is true for a message of an alert, whose id is the reference.
+	Alert bool
 	*callbackRow
 	Policy   string
 	RuleName string
@@ -107,6 +109,7 @@ func (u *UI) callback(r *request) (*response, error) {
 		section = "polls"
 	}
 	p := &callbackPage{base: u.baseTitled(r, section, rows[0].heading()), callbackRow: rows[0]}
+	_, p.Alert = store.BareID(store.AlertPrefix, c.Ref)
 	p.Headers = query.MaskHeaders(c.Headers)
 	p.Policy = c.Policy.Name
 	p.RuleName = successText(c.Success)

@@ -239,7 +239,8 @@ func (b *base) argument(text string, depth int) template.HTML {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return b.Exact(at.UnixMilli())
 	}
-	if d, err := schedule.ParseDuration(text); err == nil {
+	// A number without a unit is a value, such as a code of a response.
+	if d, err := schedule.ParseDuration(text); err == nil && strings.ContainsAny(text, "smhd") {
 		return escaped(b.duration(d))
 	}
 	return asData(text)

@@ -199,6 +199,7 @@ func TestEngineTexts(t *testing.T) {
 			"callback.url 必填；labels.a 有 257 个字符，最多允许 256 个",
 		"The lane is paused: <b>it moves</b>":                 "投递通道已暂停：<b>it moves</b>",
 		"dial tcp: no luck":                                   "技术详情：dial tcp: no luck",
+		"/errcode is 0":                                       "/errcode 为 0",
 		"must be 10s to 7d":                                   "须在 10秒 到 7天 之间",
 		"must be 1 percent to 100 percent":                    "须在 1% 到 100% 之间",
 		"must begin with http:// or https:// and have a host": "须以 http:// 或 https:// 开头并有主机",
