@@ -126,7 +126,7 @@ func (u *UI) alertFields(f *form, v *alert.View, c *sink.Config, other bool) err
 	f.timingFields(&v.When)
 	at := f.ask("digest.at", timeField, "alerts.digest")
 	at.Value, at.Group = v.DigestAt, "alerts.group.digest"
-	zone := f.askMono("digest.timezone", "alerts.zone", "Asia/Shanghai")
+	zone := f.askZone("digest.timezone", "alerts.zone")
 	zone.Label, zone.Group, zone.Value = f.T("frame.zone"), at.Group, f.zone.name
 	if v.DigestAt != "" {
 		zone.Value = cmp.Or(v.DigestZone, utc.name)

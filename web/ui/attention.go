@@ -1,14 +1,17 @@
 package ui
 
 import (
+	"cmp"
 	"slices"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// Bounds of what needs attention: causes, lanes and endpoints that a line names.
+// Bounds of what needs attention: alerts, causes, lanes and endpoints that a line names.
 const (
+	namedAlerts    = 3
 	namedCauses    = 3
 	namedLanes     = 3
 	namedEndpoints = 3
@@ -23,12 +26,12 @@ type problem struct {
 	Acts []problemAct
 }
 
-// A problemPart is one cause or object. Link may be empty. Note is an operator's text and Data is true if
-// Name is no text of the catalogue. Since is a time in Unix milliseconds, or zero.
+// A problemPart is one cause or object. Link may be empty. By is the actor, Note an operator's text, and Data
+// is true if Name is no text of the catalogue. Since is a time in Unix milliseconds, or zero.
 type problemPart struct {
-	Count, Name, Link, Note string
-	Data                    bool
-	Since                   int64
+	Count, Name, Link, By, Note string
+	Data                        bool
+	Since                       int64
 }
 
 // A problemAct is a link. Asks is true if it leads to a form.
@@ -44,6 +47,9 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 		return err
 	}
 	p.figuresOfHour(minutes, counts)
+	if err := u.firingProblem(r, p); err != nil {
+		return err
+	}
 	died := slices.ContainsFunc(minutes, func(a store.Activity) bool { return a.Dead > 0 })
 	if dead := counts.States[store.Dead]; died && dead > 0 {
 		if err := u.deadProblem(r, p, dead); err != nil {
@@ -68,6 +74,30 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 				Link: link("/callbacks", "overdue", "true", "order", "due")}}})
 	}
 	return u.failingProblem(r, p)
+}
+
+// firingProblem adds the alerts that fire and are not silenced, those that began first.
+func (u *UI) firingProblem(r *request, p *overviewPage) error {
+	found, err := u.Engine.Alerts(r.ctx, r.caller.Project, store.AlertFilter{Limit: store.MaxAlerts})
+	if err != nil {
+		return err
+	}
+	found = slices.DeleteFunc(slices.Clone(found), func(v alert.View) bool {
+		return v.State != alert.StateFiring || v.Silenced
+	})
+	if len(found) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(found, func(a, b alert.View) int { return cmp.Compare(a.Since, b.Since) })
+	line := problem{Kind: "bad", Text: p.T("attention.firing", "n", len(found)),
+		Acts: []problemAct{{Text: p.T("attention.show"), Link: Root + "/alerts"}}}
+	for i := range found[:min(len(found), namedAlerts)] {
+		v := &found[i]
+		line.Parts = append(line.Parts, problemPart{Name: v.Name, Data: true,
+			Link: Root + "/alerts/" + store.AlertPrefix + v.ID, Since: v.Since})
+	}
+	p.Attention = append(p.Attention, line)
+	return nil
 }
 
 // deadProblem adds the dead callbacks by their most frequent causes. The page has the line while callbacks
@@ -144,7 +174,7 @@ func (u *UI) laneProblems(r *request, p *overviewPage) error {
 			if err != nil {
 				return err
 			}
-			part.Count = who
+			part.By = who
 			line.Parts = append(line.Parts, part)
 		}
 		if n == 0 {

@@ -30,7 +30,9 @@ type callbacksPage struct {
 	Conditions       int
 	Matches          string
 	LabelName, Label string
-	ResetTo          string
+	// Endpoint is that of the filter. Nil: none.
+	Endpoint *fact
+	ResetTo  string
 }
 
 // A chip is a link to one part of a list.
@@ -73,6 +75,7 @@ func (u *UI) listCallbacks(r *request, name string, only store.Kind) (*response,
 			return nil, err
 		}
 	}
+	p.Endpoint = f.endpointFact(&p.base)
 	counts, err := u.Store.Counts(r.ctx, r.caller.Project)
 	if err != nil {
 		return nil, err

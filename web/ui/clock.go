@@ -33,6 +33,20 @@ func zoneOf(name string) (zoneChoice, bool) {
 	return zoneChoice{name, location}, true
 }
 
+// commonZones are the zones that fields and lists offer.
+var commonZones = []string{
+	"UTC", "Asia/Shanghai", "Asia/Hong_Kong", "Asia/Singapore", "Asia/Tokyo", "Asia/Kolkata",
+	"Europe/London", "Europe/Berlin", "America/Sao_Paulo", "America/New_York", "America/Los_Angeles",
+	"Australia/Sydney",
+}
+
+// askZone returns a field for an IANA name.
+func (b *base) askZone(name, key string) field {
+	f := b.askMono(name, key, "Asia/Shanghai")
+	f.Names = commonZones
+	return f
+}
+
 // Layouts of times. Pages say the zone once, in their footer.
 const (
 	clockExact = "15:04:05.000"

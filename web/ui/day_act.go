@@ -28,7 +28,7 @@ func (f *form) askDaily(project store.Project) error {
 	}
 	at := f.ask("reconcile.at", timeField, "books.settings.at")
 	at.Value = s.At
-	zone := f.askMono("reconcile.timezone", "books.settings.zone", "Asia/Shanghai")
+	zone := f.askZone("reconcile.timezone", "books.settings.zone")
 	zone.Value = s.Timezone
 	list := f.ask("expect_list", checkField, "books.settings.list")
 	list.Checked = s.ExpectList

@@ -49,8 +49,8 @@ func newEndpointRow(ep store.Endpoint) *endpointRow {
 	return row
 }
 
-// endpointLabels returns the names of endpoints by their ids with the prefix: name, external id, or host and
-// path. It skips empty ids and deleted endpoints.
+// endpointLabels returns the labels of endpoints by their ids with the prefix. It skips empty ids and
+// deleted endpoints.
 func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error) {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	if len(ids) == 0 {
@@ -62,9 +62,14 @@ func (u *UI) endpointLabels(r *request, ids []string) (map[string]string, error)
 	}
 	labels := make(map[string]string, len(found))
 	for id, ep := range found {
-		labels[id] = cmp.Or(ep.Name, ep.ExternalID, shortAddress(store.MaskURL(ep.URL)))
+		labels[id] = endpointLabel(&ep)
 	}
 	return labels, nil
+}
+
+// endpointLabel returns the name of an endpoint, its external id, or host and path.
+func endpointLabel(ep *store.Endpoint) string {
+	return cmp.Or(ep.Name, ep.ExternalID, shortAddress(store.MaskURL(ep.URL)))
 }
 
 // endpointsPerPage is less than pageSize, because a row has a chart.

@@ -194,7 +194,7 @@ func TestEngineTexts(t *testing.T) {
 			"2026-11-06T21:00:00.000Z. One attempt is made every 15s until the receiver responds.": "该通道最近 " +
 			"5 次投递没有收到应答，首次发生在 05:00:00.000。恢复前每 15秒探测一次。",
 		"Counted attempt 1 got status 503 (http_5xx). Waiting for the next attempt.": "第 1 次投递的状态码为 " +
-			"503（HTTP 5xx：服务器错误），等待下次投递。",
+			"503（服务器错误），等待下次投递。",
 		"invalid: callback.url: is required; labels.a: is 257 characters; at most 256 are allowed": "无效：" +
 			"callback.url 必填；labels.a 有 257 个字符，最多允许 256 个",
 		"The lane is paused: <b>it moves</b>":                 "投递通道已暂停：<b>it moves</b>",

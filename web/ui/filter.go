@@ -17,6 +17,8 @@ type filter struct {
 	query.Filter
 	// invalid are the invalid conditions. The message of each is the given value.
 	invalid []store.FieldError
+	// endpoint is the one of the filter, or zero.
+	endpoint store.Endpoint
 }
 
 // parameters returns a parser for parameters. Their times are in the viewer's zone.
@@ -59,7 +61,7 @@ func (f *filter) refuse(name string) {
 func (u *UI) findEndpoint(r *request, f *filter) error {
 	err := f.Find(r.ctx, r.caller.Project, u.Store)
 	if err == nil && f.EndpointID != "" {
-		_, err = u.Store.AnyEndpoint(r.ctx, r.caller.Project, f.EndpointID)
+		f.endpoint, err = u.Store.AnyEndpoint(r.ctx, r.caller.Project, f.EndpointID)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -86,6 +88,8 @@ func (f *filter) conditions(b *base) (facts []fact) {
 				condition.Value, condition.Data = b.Or(name+".", value), !b.Has(name+"."+value)
 			case name == "overdue":
 				condition.Value, condition.Data = b.T("yes"), false
+			case name == "endpoint" && f.endpoint.ID != "":
+				condition = *f.endpointFact(b)
 			case name == "from":
 				condition.Value = b.Absolute(f.From)
 			case name == "to":
@@ -95,6 +99,43 @@ func (f *filter) conditions(b *base) (facts []fact) {
 		}
 	}
 	return facts
+}
+
+// endpointFact names the filter's endpoint, or returns nil.
+func (f *filter) endpointFact(b *base) *fact {
+	if f.endpoint.ID == "" {
+		return nil
+	}
+	id := store.EndpointPrefix + f.endpoint.ID
+	return &fact{Name: b.T("filter.endpoint"), Value: endpointLabel(&f.endpoint), Data: true,
+		Link: Root + "/endpoints/" + id, Title: id}
+}
+
+// nameFilters sets the endpoints of filters, in one call for all. Of one that is deleted or unknown the
+// condition shows what was typed.
+func (u *UI) nameFilters(r *request, filters ...*filter) error {
+	var names []string
+	for _, f := range filters {
+		if f == nil {
+			continue
+		}
+		if name := f.Values.Get("endpoint"); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	found, err := u.Store.FindEndpoints(r.ctx, r.caller.Project, names)
+	if err != nil {
+		return fmt.Errorf("find the endpoints of filters: %w", err)
+	}
+	for _, f := range filters {
+		if f != nil {
+			f.endpoint = found[f.Values.Get("endpoint")]
+		}
+	}
+	return nil
 }
 
 // filterOf parses the stored filter of a redrive. ok is false if it cannot be parsed; the page then shows the
@@ -110,5 +151,8 @@ func filterOf(r *request, of *store.Redrive) (*filter, bool) {
 		}
 	}
 	f := r.readFilter(values)
-	return f, len(f.invalid) == 0
+	if len(f.invalid) > 0 {
+		return nil, false
+	}
+	return f, true
 }

@@ -47,8 +47,9 @@ type field struct {
 	Rows int
 	// Checked is the state of a checkbox. Checks have option.Chosen instead.
 	Checked bool
-	// Suggest is an example value.
+	// Suggest is an example value. Names are values that the field offers beside what is typed.
 	Suggest string
+	Names   []string
 	// Wrong is the error of the typed value, or empty.
 	Wrong template.HTML
 	// Group is the catalogue key of the folded part of the form that has the field; empty for the open part.
@@ -95,11 +96,11 @@ type form struct {
 	PreviewSubmit string
 }
 
-// A fact is a name with a value. Data is true if the value is data and not a text of the catalogue. Link may
-// be empty.
+// A fact is a name with a value. Data is true if the value is data and not a text of the catalogue. Link
+// and Title may be empty.
 type fact struct {
-	Name, Value, Link string
-	Data              bool
+	Name, Value, Link, Title string
+	Data                     bool
 }
 
 // A fieldGroup is a part of a form. Open is true if the part must not be folded.

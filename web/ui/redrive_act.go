@@ -44,6 +44,9 @@ func (f *form) askApprove(redrive store.Redrive) error {
 	f.Facts = []fact{{Name: f.T("redrives.action"), Value: f.T("redrives.one." + string(redrive.Action))}}
 	f.addFacts("redrives.matched", f.N(redrive.Matched))
 	if conditions, ok := filterOf(f.r, &redrive); ok {
+		if err := f.ui.nameFilters(f.r, conditions); err != nil {
+			return err
+		}
 		f.Facts = append(f.Facts, conditions.conditions(&f.base)...)
 	}
 	f.Facts = append(f.Facts, f.settings(&redrive)[1:]...)

@@ -58,11 +58,18 @@ func (u *UI) redrives(r *request) (*response, error) {
 	if last != nil {
 		p.Next = p.With("cursor", query.Place(store.Cursor{ID: last.ID}))
 	}
+	filters := make([]*filter, len(found))
+	for i := range found {
+		filters[i], _ = filterOf(r, &found[i])
+	}
+	if err := u.nameFilters(r, filters...); err != nil {
+		return nil, err
+	}
 	for i := range found {
 		row := newRedriveRow(&p.base, &found[i])
 		row.Bar = p.bar(&row.Redrive)
-		if f, ok := filterOf(r, &row.Redrive); ok {
-			row.Conditions = f.conditions(&p.base)
+		if filters[i] != nil {
+			row.Conditions = filters[i].conditions(&p.base)
 		}
 		row.Hidden = max(len(row.Conditions)-maxConditions, 0)
 		row.Conditions = row.Conditions[:len(row.Conditions)-row.Hidden]
@@ -199,6 +206,9 @@ func (u *UI) redrive(r *request) (*response, error) {
 	}
 	p.Settings = p.settings(&redrive)
 	if f, ok := filterOf(r, &redrive); ok {
+		if err := u.nameFilters(r, f); err != nil {
+			return nil, err
+		}
 		p.Conditions = f.conditions(&p.base)
 		p.All = Root + "/callbacks?" + f.query()
 	} else {

@@ -62,7 +62,7 @@ func (u *UI) scheduleForm(r *request, name, back string, s *store.Schedule) *for
 	title.Label, title.Value, title.Required = f.T("column.name"), s.Name, true
 	cron := f.askMono("cron", "schedules.cron", exampleCron)
 	cron.Value, cron.Required = s.Cron, true
-	zone := f.askMono("timezone", "schedules.timezone", "Asia/Shanghai")
+	zone := f.askZone("timezone", "schedules.timezone")
 	zone.Label, zone.Value = f.T("frame.zone"), s.Timezone
 	missed := f.ask("missed", choiceField, "schedules.missed")
 	missed.Options = choose(&f.base, "schedules.missed.", cmp.Or(s.Missed, store.MissedOnce),

@@ -185,6 +185,8 @@ type viewProblemPage struct {
 	Message string
 	// Ended: there are no other pages, because the link is not valid.
 	Ended bool
+	// Back is the path of the notification that the request was for, below the link. Empty: the list.
+	Back string
 }
 
 // viewProblem returns the page for an error. It shows no text of the error.
@@ -196,7 +198,10 @@ func (u *UI) viewProblem(v *viewRequest, err error) *response {
 	case errors.Is(err, errEnded):
 		problem.Status, p.Ended, p.Message = http.StatusNotFound, true, p.T("view.ended")
 		p.Receiver, p.Title = "", p.T("view.ended.title")
-	case p.Message == problem.Code:
+	case problem.Code != "not_found" && v.params["id"] != "":
+		p.Back = "/callbacks/" + url.PathEscape(v.params["id"])
+	}
+	if p.Message == problem.Code {
 		p.Message = p.T("view.error.other")
 	}
 	if problem.Status == http.StatusInternalServerError {

@@ -69,16 +69,9 @@ func (b *viewBase) StateText(row *callbackRow) string {
 	return b.T("state." + row.Shown())
 }
 
-// viewZones are the zones that a reader can choose from, besides the current one.
-var viewZones = []string{
-	"UTC", "Asia/Shanghai", "Asia/Hong_Kong", "Asia/Tokyo", "Asia/Singapore", "Asia/Kolkata",
-	"Europe/London", "Europe/Berlin", "America/Sao_Paulo", "America/New_York", "America/Los_Angeles",
-	"Australia/Sydney",
-}
-
 // Zones returns the options of the list of time zones.
 func (b *viewBase) Zones() (options []option) {
-	names := viewZones
+	names := commonZones
 	if !slices.Contains(names, b.zone.name) {
 		names = append([]string{b.zone.name}, names...)
 	}
