@@ -188,7 +188,7 @@ func TestSinksKeepTheRate(t *testing.T) {
 	}
 }
 
-// TestWebhookThroughTheEngine sends to a receiver that verifies signatures. Each attempt is signed anew.
+// TestWebhookThroughTheEngine sends to a receiver that verifies signatures, a new one for each attempt.
 func TestWebhookThroughTheEngine(t *testing.T) {
 	key := []byte("0123456789abcdef0123456789abcdef")
 	for _, x := range []struct {

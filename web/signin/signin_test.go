@@ -87,7 +87,7 @@ func TestSignIn(t *testing.T) {
 	if _, err := p.Finish(t.Context(), a, back.Get("code")); !errors.Is(err, signin.ErrRefused) {
 		t.Errorf("the code used twice: %v", err)
 	}
-	// An unknown key is read anew.
+	// For an unknown key, the keys are read again.
 	idp.Rotate(t)
 	if _, err := p.Finish(t.Context(), a, visit(t, p, a).Get("code")); err != nil {
 		t.Errorf("after a rotation: %v", err)

@@ -168,7 +168,7 @@ func TestAccountWithoutAccess(t *testing.T) {
 }
 
 // TestRemovedGroupEndsTheSession: what a person may do follows from the settings of now, and a session ends
-// 12 hours after the sign-in, however much it is used. Then the provider's groups count anew.
+// 12 hours after the sign-in, however much it is used. Then the provider's groups are read again.
 func TestRemovedGroupEndsTheSession(t *testing.T) {
 	t.Parallel()
 	w, idp := withProvider(t)
