@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -40,8 +41,8 @@ import (
 //	~      other results of the request: headers at a receiver, entries of the audit log
 //
 // go test ./web/api -run TestTranscripts -update writes the lines of the last four kinds. In a request <x*3>
-// stands for xxx and <%ff> for the byte. Ids, keys, secrets and cursors have names: their kind and a number.
-// ep:1 is ep_1 without its prefix.
+// stands for xxx, <%ff> for the byte and {day} for the present day. Ids, keys, secrets and cursors have names:
+// their kind and a number. ep:1 is ep_1 without its prefix.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txt")
@@ -68,6 +69,7 @@ type player struct {
 	// sites are receivers, pem is a caller's private key in JSON, file is the database.
 	sites     map[string]*site
 	pem, file string
+	day       string // the present day in UTC, {day} in a transcript over a real engine
 	key       []string
 	in        []string
 	show      []string
@@ -81,7 +83,9 @@ type player struct {
 // play runs the requests of a file and compares the results.
 func play(t *testing.T, path string) *player {
 	t.Helper()
-	x := &player{t: t, answers: make(map[string]int), audited: -1}
+	x := &player{
+		t: t, answers: make(map[string]int), audited: -1, day: time.Now().UTC().Format(time.DateOnly),
+	}
 	transcript.File(t, path, func(_ *testing.T, text string) string {
 		x.play(text)
 		return x.out.String()
@@ -205,7 +209,7 @@ func (x *player) expand(text string) string {
 	for name, s := range x.sites {
 		text = strings.NewReplacer("{"+name+"}", s.URL, "{"+name+".host}", s.host()).Replace(text)
 	}
-	return x.real(strings.ReplaceAll(text, "{pem}", x.pem))
+	return x.real(strings.NewReplacer("{pem}", x.pem, "{day}", x.day).Replace(text))
 }
 
 // request sends a request and writes its results.
@@ -256,6 +260,9 @@ func (x *player) line(text string) {
 		text = strings.NewReplacer(s.URL, "{"+name+"}", s.host(), "{"+name+".host}").Replace(text)
 	}
 	text = x.hide(text, x.stub == nil)
+	if x.stub == nil {
+		text = strings.ReplaceAll(text, x.day, "{day}")
+	}
 	x.out.WriteString(strings.TrimRight(text, " ") + "\n")
 }
 
