@@ -41,8 +41,8 @@ import (
 //	~      other results of the request: headers at a receiver, entries of the audit log
 //
 // go test ./web/api -run TestTranscripts -update writes the lines of the last four kinds. In a request <x*3>
-// stands for xxx, <%ff> for the byte and {day} for the present day. Ids, keys, secrets and cursors have names:
-// their kind and a number. ep:1 is ep_1 without its prefix.
+// stands for xxx, <%ff> for the byte and {day} for the present day. Ids, keys, secrets and cursors have
+// names: their kind and a number. ep:1 is ep_1 without its prefix.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/*.txt")
