@@ -209,8 +209,9 @@ func (c *itemComparer) lookUp(page []store.RefTopic) error {
 	return nil
 }
 
-// findExtra finds the callbacks of the span whose reference and topic are not listed. Only the first callback
-// of a reference and topic counts, so each is found once, in whatever window.
+// findExtra finds the callbacks of the span whose reference and topic are not listed, except messages of the
+// program itself: their topics begin with "dispatcher.". Only the first callback of a reference and topic
+// counts, so each is found once, in whatever window.
 func (c *itemComparer) findExtra(list itemList) error {
 	type firstOf struct {
 		store.RefTopic
@@ -223,6 +224,7 @@ func (c *itemComparer) findExtra(list itemList) error {
 	return c.db.inWindows(c.read, c.project, c.from, c.to, func(after, end string) error {
 		rows, err := sqldb.Select(c.read, columns, `FROM requests
 			WHERE requests.project = $1 AND requests.id > $2 AND requests.id <= $3 AND requests.ref <> ''
+				AND requests.topic NOT LIKE 'dispatcher.%'
 				AND NOT EXISTS (
 					SELECT 1 FROM requests AS earlier
 					WHERE earlier.project = $1 AND earlier.ref = requests.ref AND earlier.ref <> ''

@@ -138,7 +138,7 @@ func (p *reconciliationPage) refuse(name, message string) {
 // dayBegin returns when a day begins in the viewer's zone. days counts from today; negative days are past.
 func dayBegin(r *request, days int) int64 {
 	at := time.UnixMilli(r.now).In(r.zone.Location)
-	return time.Date(at.Year(), at.Month(), at.Day()+days, 0, 0, 0, 0, r.zone.Location).UnixMilli()
+	return store.LocalTime(at.Year(), at.Month(), at.Day()+days, 0, 0, r.zone.Location).UnixMilli()
 }
 
 // readSpan parses a span from two fields. Without an end the span ends now, rounded up to the next second:
@@ -279,13 +279,14 @@ func (p *reconciliationPage) row(b *store.Reconciliation, by string) *reconcilia
 func (p *reconciliationPage) conditions(name, by string) (pairs []string, ok bool) {
 	s := p.span
 	if by == byDay {
-		day, err := time.ParseInLocation(time.DateOnly, name, p.zone.Location)
+		day, err := time.Parse(time.DateOnly, name)
 		if err != nil {
 			return nil, false
 		}
-		s.From = max(s.From, day.UnixMilli())
-		s.To = min(s.To, time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0,
-			p.zone.Location).UnixMilli())
+		midnight := func(days int) int64 {
+			return store.LocalTime(day.Year(), day.Month(), day.Day()+days, 0, 0, p.zone.Location).UnixMilli()
+		}
+		s.From, s.To = max(s.From, midnight(0)), min(s.To, midnight(1))
 	}
 	pairs = []string{"from", inputText(p.r, s.From), "to", inputText(p.r, s.To)}
 	label, isLabel := strings.CutPrefix(by, byLabel+":")
