@@ -137,6 +137,9 @@ type Callback struct {
 	FinishedAt time.Time `json:"finished_at" api:"null"`
 	ExpiresAt  time.Time `json:"expires_at" api:"null"`
 	Version    *int64    `json:"version" api:"null"`
+	// Only in responses to GET: the id of the API key, schedule or poll that created the callback, or "admin
+	// key". Absent if it is not known, and for keys of one endpoint.
+	CreatedBy string `json:"created_by,omitempty"`
 	// Present only if true: an earlier request created the callback.
 	Replayed bool `json:"replayed,omitempty"`
 }

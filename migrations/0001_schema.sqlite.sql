@@ -244,8 +244,9 @@ CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 
 -- and retention write the row again. The primary key is also the order of a project's list.
 --
 -- follows: the URL is that of the endpoint. trace_context is the span that created the callback (W3C: trace
--- id, span id and flags, 25 bytes), or NULL. body is the callback's own payload. shared is the id of a
--- payload in payloads, or empty. body is the last column, so SQLite reads the others without it.
+-- id, span id and flags, 25 bytes), or NULL. created_by is the id of the API key, or another creator; empty if
+-- it is not known. body is the callback's own payload. shared is the id of a payload in payloads, or empty.
+-- body is the last column, so SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   INTEGER NOT NULL,
 	first_due_at INTEGER NOT NULL,
@@ -265,6 +266,7 @@ CREATE TABLE requests (
 	success      TEXT NOT NULL,
 	sealed_key   TEXT NOT NULL,
 	shared       TEXT NOT NULL,
+	created_by   TEXT NOT NULL,
 	version      INTEGER,
 	trace_context BLOB,
 	body         BLOB,

@@ -213,6 +213,7 @@ func costDrafts(now int64, batch int) []store.Draft {
 			Success: store.Success{Name: "http-2xx"}, Signer: "standard-v1",
 			State: store.Scheduled, Trigger: store.BySchedule,
 			DueAt: now, FirstDueAt: now, CreatedAt: now, UpdatedAt: now,
+			CreatedBy: costID(now, 0, 0),
 		}}
 	}
 	return drafts

@@ -204,6 +204,8 @@ type Submission struct {
 	// StartAttempt is the number of the first attempt; zero means 1.
 	StartAttempt int
 	Labels       map[string]string
+	// CreatedBy is Callback.CreatedBy. It may be empty, and is no part of an idempotent request.
+	CreatedBy string
 
 	// IdempotencyKey is empty for none. Route and Fingerprint, a hash of the request's bytes, belong to it.
 	IdempotencyKey string

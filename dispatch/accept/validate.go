@@ -100,6 +100,7 @@ func (ac *Accepter) draft(v *acceptView, project string, s *Submission, now time
 		State:   store.Scheduled,
 		// now is also the time of the id, so ids have the order of creation.
 		CreatedAt: now.UnixMilli(),
+		CreatedBy: s.CreatedBy,
 		UpdatedAt: now.UnixMilli(),
 	}
 	if c.Method == "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
@@ -269,7 +270,7 @@ func (ct *Controller) TestEndpoint(ctx context.Context, project, id string,
 	}
 	receipts, err := ct.accept.Accept(ctx, project, []accept.Submission{{
 		Endpoint: store.EndpointPrefix + id, Topic: TestTopic, Body: body, BodyField: "payload",
-		Choice: accept.Choice{PolicyName: "none"},
+		Choice: accept.Choice{PolicyName: "none"}, CreatedBy: strings.TrimPrefix(by.ID, store.KeyPrefix),
 	}})
 	if err != nil {
 		return store.Callback{}, err

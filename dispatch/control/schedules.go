@@ -131,6 +131,7 @@ func (ct *Controller) draftScheduled(ctx context.Context, s *store.Schedule, now
 	if err != nil {
 		return d, err
 	}
+	d.Callback.CreatedBy = store.SchedulePrefix + s.ID
 	p, err := ct.accept.Catalog.Project(ctx, s.Project)
 	if err != nil {
 		return d, err

@@ -210,7 +210,7 @@ func draftColumns(e *acceptEntry) sqldb.Columns {
 }
 
 var requestFields = sqldb.Named[store.Callback](`id project created_at first_due_at follows endpoint_id topic
-	ref method content_type signer url version trace_context`)
+	ref method content_type signer url version trace_context created_by`)
 
 var requestTexts = sqldb.Named[acceptEntry](`headers labels policy success sealed_key shared body`)
 

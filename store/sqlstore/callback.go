@@ -20,7 +20,7 @@ var callbackFields = sqldb.Named[row](`callbacks.id callbacks.project callbacks.
 	callbacks.divert_count callbacks.diverts_since callbacks.divert_reason callbacks.attempt_seq
 	callbacks.ladder_base callbacks.trigger callbacks.resume_state callbacks.resume_reason
 	callbacks.cancel_requested callbacks.free_retry callbacks.last_status callbacks.last_class
-	callbacks.poll_errors requests.version requests.created_at callbacks.updated_at
+	callbacks.poll_errors requests.version requests.created_by requests.created_at callbacks.updated_at
 	callbacks.finished_at callbacks.fence callbacks.claim_token callbacks.claim_until
 	callbacks.claims_without_result requests.content_type requests.headers=HeadersText
 	requests.labels=LabelsText requests.policy=PolicyText requests.success=SuccessText

@@ -218,6 +218,7 @@ func (t *tx) resultOf(p *finishedPoll) (*acceptEntry, error) {
 		return nil, err
 	}
 	c.Project, c.State, c.TraceContext = p.Project, store.Scheduled, p.TraceContext
+	c.CreatedBy = store.CallbackPrefix + p.ID
 	c.CreatedAt, c.UpdatedAt, c.DueAt = p.at, p.at, p.at+d.Delay
 	c.FirstDueAt = c.DueAt
 	if d.ExpiresIn > 0 {

@@ -65,6 +65,36 @@ func testTraceContext(f *fixture) {
 	check("the result of a poll", results[0], f.token(), want)
 }
 
+// testCreator checks that reads return the creator of the accept: of a single callback, of each callback in a
+// batch, of callbacks that share a payload, and of none. The result callback of a poll has its poll.
+func testCreator(f *fixture) {
+	key := store.FirstID(f.now)
+	by := func(creator string) option { return func(d *store.Draft) { d.Callback.CreatedBy = creator } }
+	shared := func(d *store.Draft) { d.Callback.PayloadID, d.Body = store.FirstID(f.now+1), []byte("{}") }
+	ids := make(map[string]string)
+	for _, creator := range []string{key, "admin key", ""} {
+		for _, a := range f.acceptAll(f.draft(by(creator)), f.draft(by(creator), shared)) {
+			f.require(a.Err == nil, "accept: %v", a.Err)
+			ids[a.Callback.ID] = creator
+		}
+	}
+	ids[f.accept(by("sch_"+key)).ID] = "sch_" + key
+	poll := f.claim(f.accept(polling("r"), by(key)).ID)
+	ids[poll.ID] = key
+	f.commit(f.answered(poll, store.Succeeded, store.PollSucceeded, 200, "{}"))
+	results := f.results("r")
+	f.require(len(results) == 1, "the poll has %d results", len(results))
+	ids[results[0]] = store.CallbackPrefix + poll.ID
+
+	page := must(f.List(f.ctx(), project, store.Filter{Now: f.now, Limit: 100}))
+	same(f, "callbacks", len(ids), len(page.Callbacks))
+	for i := range page.Callbacks {
+		listed := &page.Callbacks[i]
+		same(f, "the creator of "+listed.ID, ids[listed.ID], f.get(listed.ID).CreatedBy)
+		same(f, "the creator in the list of "+listed.ID, ids[listed.ID], listed.CreatedBy)
+	}
+}
+
 // testAcceptCrowd runs many accepts at the same time. Some share an idempotency key, and some callers cancel
 // their context.
 func testAcceptCrowd(f *fixture) {

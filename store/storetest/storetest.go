@@ -36,6 +36,7 @@ var tests = map[string]func(*fixture){
 	"Accept/Crowd":           testAcceptCrowd,
 	"Accept/ExpiredKeyCrowd": testExpiredKeyCrowd,
 	"Accept/TraceContext":    testTraceContext,
+	"Accept/Creator":         testCreator,
 	"Event/Crowd":            testEventCrowd,
 	"Audit/Chain":            testAuditChain,
 	"Audit/ChainCrowd":       testAuditChainCrowd,

@@ -76,6 +76,10 @@ func (a *API) submit(ctx context.Context, who caller, subs []accept.Submission) 
 	if len(subs) == 0 {
 		return nil, nil
 	}
+	by := who.Creator()
+	for i := range subs {
+		subs[i].CreatedBy = by
+	}
 	accepted, err := a.Engine.Accept(ctx, who.Project, subs)
 	if err != nil {
 		return nil, err
@@ -167,6 +171,7 @@ func (a *API) event(ctx context.Context, c *gin.Context, who caller) error {
 	if err != nil {
 		return err
 	}
+	sub.CreatedBy = who.Creator()
 	r, err := a.Engine.AcceptEvent(ctx, who.Project, sub)
 	if err != nil {
 		return err

@@ -27,6 +27,16 @@ func (a *API) callbackOf(cb *store.Callback) json.RawMessage {
 	return appendCallback(make([]byte, 0, 1024), cb, a.Engine.Now(), false)
 }
 
+// shownCallback is callbackOf with the creator, for requests that read callbacks. Other responses leave it
+// out: a key without the scope read gets them.
+func (a *API) shownCallback(cb *store.Callback) json.RawMessage {
+	o := jsonObject{append(make([]byte, 0, 1024), '{')}
+	o.callback(cb, a.Engine.Now())
+	o.creator(cb)
+	o.close()
+	return o.b
+}
+
 // replyCallback responds with a changed callback.
 func (a *API) replyCallback(c *gin.Context, status int) func(store.Callback, error) error {
 	return reply(a, c, status, a.callbackOf)
@@ -338,7 +348,7 @@ func (a *API) listBy(
 	if f.csv {
 		return a.listCSV(c, page.Callbacks, next, now)
 	}
-	data := each(page.Callbacks, a.callbackOf)
+	data := each(page.Callbacks, a.shownCallback)
 	return a.respond(c, http.StatusOK, client.Page[json.RawMessage]{Data: data, NextCursor: next})
 }
 

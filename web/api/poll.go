@@ -30,6 +30,7 @@ func (a *API) acceptPoll(ctx context.Context, c *gin.Context, who caller) error 
 	}
 	headerIdempotency(&p.Submission, c.Request.Header)
 	bindIdempotency(&p.Submission, pollRoute, body)
+	p.CreatedBy = who.Creator()
 	r, err := a.Engine.AcceptPoll(ctx, who.Project, p)
 	if err != nil {
 		return err
@@ -45,6 +46,7 @@ func (a *API) getPoll(ctx context.Context, c *gin.Context, who caller, id string
 	}
 	o := jsonObject{append(make([]byte, 0, 2048), '{')}
 	o.callback(&v.Callback, a.Engine.Now())
+	o.creator(&v.Callback)
 	o.key("poll")
 	o.b, err = client.AppendJSON(o.b, pollOf(&v))
 	if err != nil {

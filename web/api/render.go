@@ -10,6 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // This file writes a client.Callback by appending, because every accept writes one. client.AppendJSON writes
@@ -198,6 +199,13 @@ func (o *jsonObject) callback(c *store.Callback, now int64) {
 		o.null("version")
 	} else {
 		o.integer("version", *c.Version)
+	}
+}
+
+// creator writes created_by if it is known.
+func (o *jsonObject) creator(c *store.Callback) {
+	if c.CreatedBy != "" {
+		o.str("created_by", query.CreatorID(c))
 	}
 }
 

@@ -71,7 +71,7 @@ func (a *API) rows() []row {
 		{send, "POST /v1/events", a.traced(a.event), 0},
 		{operate, "POST /v1/callbacks/cancel", a.cancelRef, 0},
 		{read, "GET /v1/callbacks", a.list, 0},
-		{read, "GET /v1/callbacks/:id", getOne(a, cb, a.Store.Get, a.callbackOf), 0},
+		{read, "GET /v1/callbacks/:id", getOne(a, cb, a.Store.Get, a.shownCallback), 0},
 		{operate, "PATCH /v1/callbacks/:id", withID(cb, a.editCallback), 0},
 		{read, "GET /v1/callbacks/:id/attempts", withID(cb, a.attempts), 0},
 		{read, "GET /v1/callbacks/:id/payload", withID(cb, a.payload), 0},

@@ -114,6 +114,26 @@ func (c Caller) KeyID() string {
 	return c.Key.ID
 }
 
+// Creator returns the caller as Callback.CreatedBy of what it creates.
+func (c Caller) Creator() string {
+	switch {
+	case c.Person != nil:
+		return c.Person.id()
+	case c.Key != nil:
+		return c.Key.ID
+	}
+	return rootName
+}
+
+// CreatorID returns who created a callback: the id of a key, a schedule or a poll with its prefix, or the
+// actor's name in the audit log. Empty: not known.
+func CreatorID(c *store.Callback) string {
+	if _, ok := store.BareID(store.KeyPrefix, store.KeyPrefix+c.CreatedBy); ok {
+		return store.KeyPrefix + c.CreatedBy
+	}
+	return c.CreatedBy
+}
+
 // HTTPS reports whether a public URL has the scheme https.
 func HTTPS(publicURL string) bool {
 	u, err := url.Parse(publicURL)

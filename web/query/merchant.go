@@ -76,7 +76,7 @@ func (m *Merchant) redacted(c store.Callback) store.Callback {
 	c.Project, c.Lane, c.LockKey, c.Strict, c.Labels, c.Headers = "", "", "", false, nil, nil
 	c.Policy = store.Policy{Tiers: c.Policy.Tiers, RepeatLast: c.Policy.RepeatLast}
 	c.Success, c.Signer, c.Version = store.Success{}, "", nil
-	c.DivertCount, c.Since = 0, nil
+	c.DivertCount, c.Since, c.CreatedBy = 0, nil, ""
 	return c
 }
 

@@ -32,6 +32,7 @@ type callbackPage struct {
 	*callbackRow
 	Policy   string
 	RuleName string
+	Creator  creator
 	Why      whyPart
 	Ladder   template.HTML
 	Timeline []timelineItem
@@ -113,6 +114,11 @@ func (u *UI) callback(r *request) (*response, error) {
 	p.Headers = query.MaskHeaders(c.Headers)
 	p.Policy = c.Policy.Name
 	p.RuleName = successText(c.Success)
+	creators, err := u.creators(r, &p.base, []store.Callback{c})
+	if err != nil {
+		return nil, err
+	}
+	p.Creator = creators[c.CreatedBy]
 	if err := u.explainInto(r, p); err != nil {
 		return nil, err
 	}

@@ -62,6 +62,8 @@ type orderRow struct {
 	Since, Until int64
 	Cure         cure
 	Axis         template.HTML
+	// creator names what created the callback. Empty: not known.
+	creator string
 	// attempts are the last ones, the newest first.
 	attempts []store.Attempt
 	result   *orderRow // of a poll
@@ -120,10 +122,14 @@ func (u *UI) readOrder(
 	if err != nil {
 		return nil, err
 	}
+	creators, err := u.creators(r, &p.base, callbacks)
+	if err != nil {
+		return nil, err
+	}
 	ids, objects, oldest := make([]string, len(rows)), []string{r.caller.Project}, r.now
 	var polls []string
 	for i, row := range rows {
-		o := &orderRow{callbackRow: row}
+		o := &orderRow{callbackRow: row, creator: creators[row.CreatedBy].Text}
 		if row.EndpointID != "" {
 			objects = append(objects, row.EndpointID)
 			if row.To != shortAddress(row.Address) { // it has a name, so it was not deleted

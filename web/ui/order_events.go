@@ -21,8 +21,9 @@ type orderEvent struct {
 	// Ended is the name of the state in which the callback has ended. It may also be set with Attempt, if
 	// that attempt has ended the callback.
 	Ended string
-	// Created are callbacks that were accepted within a second.
+	// Created are callbacks that one creator created within a second. Creator names it, or is empty.
 	Created []*orderRow
+	Creator string
 
 	// key makes the event unique among those of the same time.
 	key     string
@@ -100,16 +101,17 @@ func actRow(b *base, e *store.AuditEntry) *auditRow {
 	return row
 }
 
-// createdEvents returns an event for the callbacks of each second.
+// createdEvents returns an event for the callbacks that one creator created within a second.
 func (p *orderPage) createdEvents() (all []*orderEvent) {
 	byTime := slices.Clone(p.Rows)
 	slices.SortFunc(byTime, func(a, b *orderRow) int { return strings.Compare(a.ID, b.ID) })
 	for _, o := range byTime {
-		if n := len(all); n > 0 && o.CreatedAt-all[n-1].At < 1000 {
+		if n := len(all); n > 0 && o.CreatedAt-all[n-1].At < 1000 && o.creator == all[n-1].Creator {
 			all[n-1].Created = append(all[n-1].Created, o)
 			continue
 		}
-		all = append(all, &orderEvent{At: o.CreatedAt, Created: []*orderRow{o}, key: "0-" + o.ID})
+		all = append(all, &orderEvent{At: o.CreatedAt, Created: []*orderRow{o}, Creator: o.creator,
+			key: "0-" + o.ID})
 	}
 	return all
 }

@@ -18,10 +18,11 @@ INSERT INTO callbacks (id, project, kind, lane, lock_key, state, due_at, updated
 	FROM generate_series(1, 60000) AS numbers(i);
 
 INSERT INTO requests (id, project, url, method, topic, ref, endpoint_id, first_due_at,
-		created_at, content_type, signer, headers, labels, policy, success, follows, sealed_key, shared, body)
+		created_at, content_type, signer, headers, labels, policy, success, follows, sealed_key, shared,
+		created_by, body)
 	SELECT '01' || SUBSTR(CAST(1000000000 + i AS TEXT), 2) || 'ABCDEFGHJKMNPQR',
 		CASE WHEN i % 2 = 0 THEN 'other' ELSE 'default' END, 'https://a.example', 'GET', '', '', '', 1, 1,
-		'', '', '', '', '{}', '{}', 0, '', '', CAST(REPEAT('x', 512) AS BYTEA)
+		'', '', '', '', '{}', '{}', 0, '', '', '', CAST(REPEAT('x', 512) AS BYTEA)
 	FROM generate_series(1, 60000) AS numbers(i);
 
 INSERT INTO audit (id, project, at, actor, action, object, reason, detail, address,

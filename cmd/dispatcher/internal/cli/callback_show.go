@@ -76,6 +76,7 @@ func showCallback(c *session, cb *client.Callback, attempts []client.Attempt, po
 		"policy", policy, "tiers", tiersText(cb), "success", success,
 	}, rule, []string{
 		"signer", choiceText(cb.Signer), "accepted", console.ClockTime(cb.CreatedAt),
+		"created by", cb.CreatedBy,
 		"expires", console.ClockTime(cb.ExpiresAt), "finished", console.ClockTime(cb.FinishedAt),
 	})...)
 	fmt.Fprintln(c.Out)
