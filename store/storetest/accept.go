@@ -78,7 +78,7 @@ func testCreator(f *fixture) {
 			ids[a.Callback.ID] = creator
 		}
 	}
-	ids[f.accept(by("sch_"+key)).ID] = "sch_" + key
+	ids[f.accept(by("sc_"+key)).ID] = "sc_" + key
 	poll := f.claim(f.accept(polling("r"), by(key)).ID)
 	ids[poll.ID] = key
 	f.commit(f.answered(poll, store.Succeeded, store.PollSucceeded, 200, "{}"))

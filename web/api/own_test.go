@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -110,7 +111,7 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 	for _, query := range []string{"", "?ref=shared", "?state=scheduled", "?format=csv", "?limit=1"} {
 		got := f.do("GET", "/v1/callbacks"+query, "", key...).Body.String()
 		shows := func(text string) bool { return strings.Contains(got, text) }
-		if !shows(own) || shows("hidden") || shows("hunter2") {
+		if !shows(own) || shows("hidden") || shows("hunter2") || shows("created_by") {
 			t.Errorf("%s: %s", query, got)
 		}
 		if slices.ContainsFunc(foreign, shows) {
@@ -119,8 +120,9 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 	}
 	for _, path := range []string{"", "/attempts"} {
 		got := f.do("GET", "/v1/callbacks/"+own+path, "", key...)
-		if got.Code != 200 || strings.Contains(got.Body.String(), "hidden") {
-			t.Errorf("%s: %d %s", path, got.Code, got.Body)
+		body := got.Body.String()
+		if got.Code != 200 || strings.Contains(body, "hidden") || strings.Contains(body, "created_by") {
+			t.Errorf("%s: %d %s", path, got.Code, body)
 		}
 	}
 	for _, probe := range []string{
@@ -133,6 +135,50 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 		t.Fatalf("delete: %d %s", rec.Code, rec.Body)
 	}
 	wantProblem(t, f.do("GET", "/v1/callbacks", "", key...), 404, "not_found")
+}
+
+// TestCreatorOfCallbacks checks that reads have the key that created a callback: alone, in a batch, for an
+// event and for a poll. The response to an accept and its replay do not have it.
+func TestCreatorOfCallbacks(t *testing.T) {
+	t.Parallel()
+	f := newEngineAPI(t, new(receiver))
+	f.call(t, 201, "POST", "/v1/endpoints", `{"external_id":"e","url":"https://own.example/","topics":["*"]}`)
+	made := f.call(t, 201, "POST", "/v1/keys", `{"name":"checkout","scopes":["send"]}`)
+	key := []string{"Authorization", "Bearer " + made["key"].(string)}
+	const one = `{"url":"https://own.example/","payload":1,"delay":"1h","idempotency_key":"k"}`
+	want := make(map[string]any)
+	add := func(by any, status int, path, body string, header ...string) {
+		rec := f.do("POST", path, body, header...)
+		if rec.Code != status || strings.Contains(rec.Body.String(), "created_by") {
+			t.Fatalf("%s: %d %s", path, rec.Code, rec.Body)
+		}
+		for _, id := range regexp.MustCompile(`cb_[0-9A-Z]{26}`).FindAllString(rec.Body.String(), -1) {
+			want[id] = by
+		}
+	}
+	add(made["id"], 202, "/v1/callbacks", one, key...)
+	add(made["id"], 200, "/v1/callbacks", one) // a replay by another key
+	add(made["id"], 207, "/v1/callbacks/batch", `{"callbacks":[
+		{"endpoint":"e","payload":1,"delay":"1h"},{"endpoint":"e","payload":2,"delay":"1h"}]}`, key...)
+	add(made["id"], 202, "/v1/events", `{"topic":"paid","payload":1,"delay":"1h"}`, key...)
+	add(made["id"], 202, "/v1/polls", `{"ref":"r","request":{"endpoint":"e"},"delay":"1h",
+		"until":{"success":[{"status":[200]}]}}`, key...)
+	add("admin key", 202, "/v1/callbacks", `{"endpoint":"e","payload":1,"delay":"1h"}`)
+	if len(want) != 6 {
+		t.Fatalf("%d callbacks: %v", len(want), want)
+	}
+	listed := f.call(t, 200, "GET", "/v1/callbacks", "")["data"].([]any)
+	for _, row := range listed {
+		row := row.(map[string]any)
+		id := row["id"].(string)
+		got := f.call(t, 200, "GET", "/v1/callbacks/"+id, "")
+		if row["created_by"] != want[id] || got["created_by"] != want[id] {
+			t.Errorf("%s: %v in the list, %v alone, want %v", id, row["created_by"], got["created_by"], want[id])
+		}
+	}
+	if len(listed) != len(want) {
+		t.Errorf("the list has %d callbacks", len(listed))
+	}
 }
 
 // An innerReceiver fails every attempt with an error that names hosts of the sender.

@@ -30,7 +30,8 @@ func (u *UI) creators(r *request, b *base, callbacks []store.Callback) (map[stri
 		default:
 			if names == nil {
 				var err error
-				if names, err = u.keyNames(r); err != nil {
+				names, err = u.keyNames(r)
+				if err != nil {
 					return nil, err
 				}
 			}
