@@ -87,6 +87,7 @@ func TestBrowserMerchantsView(t *testing.T) {
 	b.open(b.where())
 	b.click("button", "重新发送")
 	b.see("[role=alert]", "请一分钟后")
+	b.see("[role=alert] a[href*=cb_]", "返回该通知")
 	for _, v := range views {
 		b.setView(v)
 		found.add("limited "+v.name, b.check())

@@ -216,7 +216,7 @@ func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
 	operator := f.call(t, 201, "POST", "/v1/keys", `{"name":"hidden-operator","scopes":["operate"]}`)
 	for _, act := range []string{"reschedule", "retry"} {
 		f.call(t, 200, "POST", "/v1/callbacks/"+id+"/"+act, map[string]string{
-			"reschedule": `{"delay":"1h","reason":"hidden-reason"}`, "retry": `{"reason":"hidden-reason"}`,
+			"reschedule": `{"delay":"1h","reason":"hidden-reason"}`, "retry": `{"reason":"hidden-reason","url":"https://hidden-host.example/"}`,
 		}[act], "Authorization", "Bearer "+operator["key"].(string))
 	}
 	attempts(3)
@@ -233,6 +233,9 @@ func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
 		body = res.Body.String()
 		if res.Code != 200 || body == "" {
 			t.Errorf("%s: %d %s", route, res.Code, body)
+		}
+		if strings.HasSuffix(path, "/attempts") && strings.Count(body, `"lateness_ms":0,`) != 3 {
+			t.Errorf("%s shows the delay in the queue: %s", route, body)
 		}
 		for _, internal := range []string{"hidden", "operator", "3s", store.KeyPrefix, "default"} {
 			if strings.Contains(body, internal) {

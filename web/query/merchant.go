@@ -23,7 +23,8 @@ func ViewURL(publicURL, token string) string {
 // store.ErrNotFound, and so is a poll: what the sender asks an upstream is no notification.
 //
 // Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer,
-// success rule, and of the policy all but the tiers. Values of the URL's query are masked.
+// success rule, and of the policy all but the tiers. Values of the URL's query are masked, and the whole
+// URL if the sender has set one of another host than the endpoint's.
 type Merchant struct {
 	Engine   Engine
 	Store    Store
@@ -72,12 +73,22 @@ func (m *Merchant) own(ctx context.Context, id string) (store.Callback, error) {
 
 // redacted returns a callback without what is internal to the sender.
 func (m *Merchant) redacted(c store.Callback) store.Callback {
-	c.URL = store.MaskURL(c.URL)
+	if m.isHome(&c) {
+		c.URL = store.MaskURL(c.URL)
+	} else {
+		c.URL = Mask
+	}
 	c.Project, c.Lane, c.LockKey, c.Strict, c.Labels, c.Headers = "", "", "", false, nil, nil
 	c.Policy = store.Policy{Tiers: c.Policy.Tiers, RepeatLast: c.Policy.RepeatLast}
 	c.Success, c.Signer, c.Version = store.Success{}, "", nil
 	c.DivertCount, c.Since, c.CreatedBy = 0, nil, ""
 	return c
+}
+
+// isHome reports whether the callback goes to the host of its endpoint, and not to another one that the
+// sender has set.
+func (m *Merchant) isHome(c *store.Callback) bool {
+	return c.Follows || store.SameHost(c.URL, m.Endpoint.URL)
 }
 
 // foreignErrors are the classes whose error texts describe the merchant's own server. Others may name hosts
@@ -89,20 +100,26 @@ var foreignErrors = []store.Class{
 
 // Attempts returns attempts of a callback, newest first, with numbers below before. Zero: all.
 func (m *Merchant) Attempts(ctx context.Context, id string, before, limit int) ([]store.Attempt, error) {
-	if _, err := m.own(ctx, id); err != nil {
+	c, err := m.own(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	attempts, err := m.Store.Attempts(ctx, m.Project, id, before, limit)
-	return redactedAttempts(attempts), err
+	return redactedAttempts(attempts, m.isHome(&c)), err
 }
 
-// redactedAttempts returns attempts without what is internal to the sender.
-func redactedAttempts(attempts []store.Attempt) []store.Attempt {
+// redactedAttempts returns attempts without what is internal to the sender: the delay in its queue, and what
+// may name a host of its own. home is true if the callback's URL has the host of the endpoint.
+func redactedAttempts(attempts []store.Attempt, home bool) []store.Attempt {
 	attempts = slices.Clone(attempts)
 	for i := range attempts {
 		a := &attempts[i]
-		if !slices.Contains(foreignErrors, a.Class) {
+		elsewhere := !home && a.URL == "" // only the endpoint's own URL is recorded here
+		if elsewhere || !slices.Contains(foreignErrors, a.Class) {
 			a.Error = ""
+		}
+		if elsewhere {
+			a.ResponseHeaders = nil
 		}
 		if a.Rule != nil {
 			rule := *a.Rule
@@ -110,7 +127,7 @@ func redactedAttempts(attempts []store.Attempt) []store.Attempt {
 			a.Rule = &rule
 		}
 		a.URL = store.MaskURL(a.URL)
-		a.Diverts, a.DivertReason = 0, ""
+		a.Diverts, a.DivertReason, a.Lateness = 0, "", 0
 	}
 	return attempts
 }
@@ -125,7 +142,8 @@ func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error
 
 // Report returns the delivery report of a callback.
 func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
-	if _, err := m.own(ctx, id); err != nil {
+	c, err := m.own(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	whole, err := m.Engine.Report(ctx, m.Project, id)
@@ -133,7 +151,7 @@ func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, erro
 		return nil, err
 	}
 	r := *whole
-	r.Callback, r.Attempts = m.redacted(r.Callback), redactedAttempts(r.Attempts)
+	r.Callback, r.Attempts = m.redacted(r.Callback), redactedAttempts(r.Attempts, m.isHome(&c))
 	return &r, nil
 }
 

@@ -151,6 +151,8 @@ type viewCallbackPage struct {
 	OlderLink, NewestLink string
 	// CanSend is true if the link allows sending the callback again in its state. Open: it is scheduled.
 	CanSend, Open bool
+	// Elsewhere: the sender has set a URL of another host than the endpoint's.
+	Elsewhere bool
 	// Sent is true after the merchant has sent it, Pending until the attempt has ended.
 	Sent, Pending bool
 }
@@ -167,7 +169,7 @@ func (u *UI) viewCallback(v *viewRequest) (*response, error) {
 	}
 	p := &viewCallbackPage{viewBase: u.viewBase(v, cmp.Or(c.Ref, c.Topic, store.CallbackPrefix+c.ID)),
 		callbackRow: newRow(&c, v.now)}
-	p.Row = p.callbackRow
+	p.Row, p.Elsewhere = p.callbackRow, c.URL == query.Mask
 	before, err := strconv.Atoi(v.query("before"))
 	if err != nil || before < 2 {
 		before = 0
