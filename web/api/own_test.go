@@ -173,7 +173,8 @@ func TestCreatorOfCallbacks(t *testing.T) {
 		id := row["id"].(string)
 		got := f.call(t, 200, "GET", "/v1/callbacks/"+id, "")
 		if row["created_by"] != want[id] || got["created_by"] != want[id] {
-			t.Errorf("%s: %v in the list, %v alone, want %v", id, row["created_by"], got["created_by"], want[id])
+			t.Errorf("%s: %v in the list, %v alone, want %v", id, row["created_by"], got["created_by"],
+				want[id])
 		}
 	}
 	if len(listed) != len(want) {
