@@ -29,11 +29,13 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 		}
 		keys := t.TempDir()
 		for file, text := range map[string]string{
-			"admin_key":    strings.Repeat("a", 48),
-			"master_key":   base64.StdEncoding.EncodeToString(make([]byte, 32)),
-			"database_url": "postgres://user:password@db.internal/dispatcher",
-			"redis_url":    "redis://:password@cache:6379",
-			"otlp_headers": "Authorization=Bearer%20abc",
+			"admin_key":          strings.Repeat("a", 48),
+			"master_key":         base64.StdEncoding.EncodeToString(make([]byte, 32)),
+			"database_url":       "postgres://user:password@db.internal/dispatcher",
+			"redis_url":          "redis://:password@cache:6379",
+			"otlp_headers":       "Authorization=Bearer%20abc",
+			"oidc_client_secret": "of-the-provider",
+			"alert_sink":         `[{"type":"slack","url":"https://hooks.slack.example/services/T/B/X"}]`,
 		} {
 			if err := os.WriteFile(filepath.Join(keys, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -55,6 +57,7 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 				`requests_per_second +1000000 `, `egress_allow +10\.20\.0\.0/16,erp\.internal `,
 				`drain_timeout +2m `, `shutdown_delay +15s `, `horizon +1h `,
 				`trace_sample_ratio +0\.05 `, `hold +false `,
+				`oidc_client_secret +\*\*\* `, `alert_sink +\S*slack`,
 			} {
 				if !regexp.MustCompile(`(?m)^\s*` + line).Match(out) {
 					t.Errorf("%s: no line %q:\n%s", name, line, out)
