@@ -245,7 +245,7 @@ CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 
 --
 -- follows: the URL is that of the endpoint. trace_context is the span that created the callback (W3C: trace
 -- id, span id and flags, 25 bytes), or NULL. created_by is the id of the API key or another creator, or empty
--- if it is not known. body is the callback's own payload. shared is the id of a payload in payloads, or
+-- if unknown. body is the callback's own payload. shared is the id of a payload in payloads, or
 -- empty. body is the last column, so SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   INTEGER NOT NULL,
