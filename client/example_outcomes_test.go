@@ -110,11 +110,12 @@ func ExampleClient_ReconcileReport() {
 
 func ExampleClient_ReconcileReports() {
 	shop := newProject("shop-45")
-	if _, err := shop.RunReconcile(ctx, "2020-01-01", "an example"); err != nil {
+	today := time.Now().UTC().Format(time.DateOnly)
+	if _, err := shop.RunReconcile(ctx, today, "an example"); err != nil {
 		log.Fatal(err)
 	}
 	for report, err := range shop.ReconcileReports().All(ctx) {
-		fmt.Println(report.Date, report.Accepted, report.Wrong, err)
+		fmt.Println(report.Date == today, report.Accepted, report.Wrong, err)
 	}
-	// Output: 2020-01-01 0 [] <nil>
+	// Output: true 0 [] <nil>
 }
