@@ -29,7 +29,7 @@ type crawl struct {
 	largest        string   // its address
 }
 
-// A check judges the open page, windowsOf address has that shape.
+// A check judges the open page, whose address has that shape.
 type check func(c *crawl, address, shape string)
 
 // Every page keeps all rules with no data, with one object and with many of each kind, in every view and

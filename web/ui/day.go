@@ -96,10 +96,9 @@ type dayPage struct {
 	Next, First string
 }
 
-// A dayItem is a finding. Link is its order, or its callback.
+// A dayItem is a finding. FullID is the id of its callback with the prefix; empty without one.
 type dayItem struct {
 	store.ReconcileItem
-	// FullID has the prefix; empty without a callback.
 	FullID string
 }
 
