@@ -651,6 +651,7 @@ const strangers = (words) => {
   const chinese = document.documentElement.lang === "zh-CN";
   const alike = new Set(words);
   const found = new Set();
+  for (const e of all(".untranslated")) found.add("no translation: " + e.textContent.slice(0, 80));
   // Durations that a person types have the units of the API, also in the example of a field.
   const typed = (e, name) => name === "placeholder" || e.closest(".help");
   const look = (said, e, name) => {
@@ -658,7 +659,7 @@ const strangers = (words) => {
     const text = said.replace(/dispatcher [^。；）”]*/g, "").replace(/https?:\S+|\/v1\/\S+/g, "")
       .replace(/refund-\d+|order-\d+-\d+/g, "");
     if (e.closest("[translate]")?.getAttribute("translate") === "no") return;
-    if (e.closest("code, samp, q, textarea")) return;
+    if (e.closest("textarea")) return;
     if (/\b[a-z_]+\.[a-z_.]+[a-z]\b/.test(text) && !/\d/.test(text)) found.add("a key? " + text.trim());
     const latin = typed(e, name) ? /[A-Za-z][A-Za-z-]{2,}/g
       : /[A-Za-z][A-Za-z-]{2,}|\d(ms|[dhms])(?![A-Za-z])/g;

@@ -47,8 +47,8 @@ func (db *DB) Reconcile(
 				return err
 			}
 			if q.MaxGroups > 0 && len(sums) > q.MaxGroups {
-				return invalid("group_by", fmt.Sprintf("makes more than %d groups: choose a shorter span",
-					q.MaxGroups))
+				return invalid("group_by", fmt.Sprintf("makes more than %d groups: choose a shorter span, "+
+					"or a label with fewer values", q.MaxGroups))
 			}
 			return nil
 		}); err != nil {

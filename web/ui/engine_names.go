@@ -41,11 +41,10 @@ func (b *base) Roles(roles string) template.HTML {
 	return template.HTML(strings.Join(all, " · "))
 }
 
-// Named shows the text of a key that ends with a name, such as that of a scope. Without a text the name is
-// data.
+// Named shows the text of a key that ends with a name of the program, such as that of a scope.
 func (b *base) Named(prefix, name string) template.HTML {
 	if b.Has(prefix + name) {
 		return escaped(b.T(prefix + name))
 	}
-	return asData(name)
+	return untranslated(name)
 }

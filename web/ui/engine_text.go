@@ -44,6 +44,9 @@ const (
 // quotedText is a text as strconv.Quote writes it, with the mark of a cut.
 const quotedText = `"(?:[^"\\]|\\.)*"…?`
 
+// onlyQuoted is the description of a body that is shorter than a sentence: what a receiver has sent.
+var onlyQuoted = regexp.MustCompile(`^` + quotedText + `$`)
+
 // engineVerbs are the patterns of the arguments. %p is the place that a predicate looks at, %o a value
 // in JSON.
 var engineVerbs = map[string]string{
@@ -117,7 +120,7 @@ func (b *base) Engine(text string) template.HTML {
 	switch {
 	case text == "":
 		return ""
-	case b.lang.engine == nil:
+	case b.lang.engine == nil, onlyQuoted.MatchString(text):
 		return asData(text)
 	}
 	if len(text) <= maxEngineText {
@@ -128,7 +131,12 @@ func (b *base) Engine(text string) template.HTML {
 			return escaped(text) // a message of this package
 		}
 	}
-	return escaped(b.T("engine.original")) + `<samp lang="en" translate="no">` + escaped(text) + `</samp>`
+	return escaped(b.T("engine.original")) + untranslated(text)
+}
+
+// untranslated marks a text of the program that has no translation. No page of the tests may have one.
+func untranslated(text string) template.HTML {
+	return `<samp class="untranslated" lang="en" translate="no">` + escaped(text) + `</samp>`
 }
 
 func escaped(text string) template.HTML { return template.HTML(template.HTMLEscapeString(text)) }

@@ -193,16 +193,21 @@ var (
 		`[A-Z][a-z]+/\w+`)
 )
 
-// checkChinese checks that a page in Chinese has no English words, except for data: elements with
-// translate="no", what is code, a sample or a quotation, and the values of the page's URL.
+// checkChinese checks that a page in Chinese has no text of the program without a translation, and no English
+// words, except for data: elements with translate="no", typed texts and the values of the page's URL.
 func checkChinese(t *testing.T, res result) {
 	t.Helper()
 	data := func(n *html.Node) bool {
-		return attr(n, "translate") == "no" ||
-			slices.Contains([]string{"code", "samp", "q", "textarea"}, n.Data)
+		return attr(n, "translate") == "no" || n.Data == "textarea"
 	}
 	if root := find(res.doc, "html"); attr(root[0], "lang") != "zh-CN" {
 		return // the script has chosen another language
+	}
+	for _, n := range find(res.doc, ".untranslated") {
+		if strings.HasPrefix(textOf(n), "strange") || textOf(n) == hostile {
+			continue // a name that the script has made up
+		}
+		t.Errorf("%s: the program's text %q has no translation", res.path, textOf(n))
 	}
 	text := textWithout(res.doc, data)
 	if address, err := url.Parse(res.path); err == nil {

@@ -105,7 +105,7 @@ func (u *UI) bulkOf(r *request) (*bulk, error) {
 	b := &bulk{action: store.RedriveAction(action), filter: r.readFilter(from)}
 	states := statesOf(b.action)
 	if states == nil {
-		return nil, invalid("action", `is "retry", "cancel", "reschedule" or "set_url"`)
+		return nil, invalid("action", `must be "retry", "cancel", "reschedule" or "set_url"`)
 	}
 	if b.filter.Empty() {
 		return nil, invalid("filter", r.lang.text("redrives.nofilter"))

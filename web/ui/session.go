@@ -333,7 +333,7 @@ func (u *UI) prefer(r *request) (*response, error) {
 	if name := r.value("zone"); name != "" {
 		zone, ok := zoneOf(name)
 		if !ok {
-			return nil, invalid("zone", "is not a time zone such as Asia/Shanghai")
+			return nil, invalid("zone", "is not a time zone; use a name such as Asia/Shanghai")
 		}
 		a.cookies = append(a.cookies, u.preference(zoneCookie, zone.name))
 	}

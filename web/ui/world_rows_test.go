@@ -294,7 +294,7 @@ func (w *world) RotateSecret(
 func (w *world) CountRedrive(ctx context.Context, _ string, q control.RedriveRequest) (int64, bool, error) {
 	err := w.call(ctx, "CountRedrive")
 	if q.Action == "set_url" && q.URL == "" { // like the engine
-		err = invalid("url", "is not an address")
+		err = invalid("url", "url has no host")
 	}
 	return w.has.Matched.N, w.has.Matched.More, err
 }
