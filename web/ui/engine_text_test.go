@@ -87,12 +87,12 @@ func TestEngineTextsAreTranslated(t *testing.T) {
 
 // sampleOf fills a format with arguments.
 func sampleOf(format string) string {
-	return strings.NewReplacer("them %s.", "them at x.", "%d", "7", "%q", `"x"`, "%s", "x", "%v", "x", "%w", "x", "%%", "%").
-		Replace(format)
+	return strings.NewReplacer("them %s.", "them at x.", "%d", "7", "%q", `"x"`, "%s", "x", "%v", "x",
+		"%w", "x", "%%", "%").Replace(format)
 }
 
-// shownTexts returns the formats of a file that pages show. builds leaves out all reporters except invalid. all
-// adds the file's errors and the texts it returns.
+// shownTexts returns the formats of a file that pages show. builds leaves out all reporters except invalid.
+// all adds the file's errors and the texts it returns.
 func shownTexts(file *ast.File, builds, all bool) (texts []string) {
 	take := func(list ...ast.Expr) {
 		for _, e := range list {
@@ -111,7 +111,8 @@ func shownTexts(file *ast.File, builds, all bool) (texts []string) {
 			case *ast.Ident:
 				name = f.Name
 			}
-			if name == "invalid" || reporters.MatchString(name) && !builds || all && (name == "Errorf" || name == "New") {
+			if name == "invalid" || reporters.MatchString(name) && !builds ||
+				all && (name == "Errorf" || name == "New") {
 				take(n.Args...)
 			}
 		case *ast.KeyValueExpr:
