@@ -122,6 +122,26 @@ func TestOneProcessMeasures(t *testing.T) {
 	}
 }
 
+// Processes agree on their places, which share the rate of robots.
+func TestPlacesOfProcesses(t *testing.T) {
+	with(nil, first).run(t, func(b *fixture) {
+		place := func(b *fixture, place, of int) {
+			b.Helper()
+			p, n, err := b.engine.ProcessPlace(b.Context())
+			b.ok(err)
+			b.check(p == place && n == of, "process %d of %d, want %d of %d", p, n, place, of)
+		}
+		place(b, 0, 1)
+		time.Sleep(time.Second)
+		other := b.join("two")
+		time.Sleep(10 * time.Second)
+		place(b, 0, 2)
+		place(other, 1, 2)
+		b.stopRun()
+		place(other, 0, 1)
+	})
+}
+
 // A process that starts while the index is down cannot count a lease, and measures all the same.
 func TestProcessWithoutAnIndexMeasures(t *testing.T) {
 	calls := []string{"Claim", "Ensure", "Settle", "Stats", "Generation", "Lookup", "Extend", "Clock", "Open",

@@ -131,3 +131,14 @@ func (rp *Reporter) Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
 	})
 	return list, nil
 }
+
+// ProcessPlace returns the place of this process among those that Dispatchers lists, from 0, and their
+// number. A process that does not run is the first one.
+func (rp *Reporter) ProcessPlace(ctx context.Context) (place, of int, err error) {
+	list, err := rp.Dispatchers(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	own := func(d store.Dispatcher) bool { return d.Name == rp.o.Name }
+	return max(slices.IndexFunc(list, own), 0), max(len(list), 1), nil
+}

@@ -18,14 +18,22 @@ const (
 	// firstWait and maxWait bound the backoff, which doubles.
 	firstWait = 5 * time.Second
 	maxWait   = 2 * time.Minute
+	// repeatAfter is when a state is reported again whose message was given up.
+	repeatAfter = 30 * time.Minute
 )
 
 // A queued is a message on its way to a sink.
 type queued struct {
 	message sink.Message
 	id      string
-	expires time.Time
+	added   time.Time
 	tries   int
+}
+
+// A report is the last message about a subject. lostAt is when it was given up; zero: it was not.
+type report struct {
+	queued
+	lostAt time.Time
 }
 
 // A post delivers messages to one sink, one after another.
@@ -40,6 +48,8 @@ type post struct {
 
 	mu      sync.Mutex
 	waiting []queued
+	reports map[Subject]*report
+	share   Share
 	// wake has a token after add.
 	wake chan struct{}
 }
@@ -57,12 +67,53 @@ func newPost(c sink.Config, sender Sender, log *slog.Logger, count func(result s
 	r.Secrets = []sign.Secret{{Key: key}}
 	return &post{
 		config: c, request: r, gap: d.Rate.Per / time.Duration(max(d.Rate.Count, 1)), sender: sender,
-		log: log, count: count, wake: make(chan struct{}, 1),
+		log: log, count: count, wake: make(chan struct{}, 1), reports: make(map[Subject]*report),
 	}, nil
+}
+
+// setShare sets the share of the rate from the next attempt on.
+func (p *post) setShare(s Share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.share = s
+}
+
+// waits returns how long after its creation a message is sent, and the least time between two attempts.
+// Processes that see the same outage send one after the other, and together within the platform's rate.
+func (p *post) waits() (first, gap time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration(p.share.Place) * p.gap, time.Duration(max(p.share.Of, 1)) * p.gap
+}
+
+// publish queues the message of a new state.
+func (p *post) publish(of Subject, q queued) {
+	p.mu.Lock()
+	p.reports[of] = &report{queued: q}
+	p.mu.Unlock()
+	p.add(q)
+}
+
+// repeat queues the messages again that were given up repeatAfter ago, if their states last.
+func (p *post) repeat(now time.Time) {
+	var again []queued
+	p.mu.Lock()
+	for _, r := range p.reports {
+		lasts := r.message.State == sink.Firing
+		if lasts && !r.lostAt.IsZero() && now.Sub(r.lostAt) >= repeatAfter {
+			r.lostAt, r.message.At = time.Time{}, now
+			again = append(again, r.queued)
+		}
+	}
+	p.mu.Unlock()
+	for _, q := range again {
+		p.add(q)
+	}
 }
 
 // add queues a message.
 func (p *post) add(q queued) {
+	q.added = time.Now()
 	p.mu.Lock()
 	p.waiting = append(p.waiting, q)
 	var dropped *queued
@@ -110,13 +161,15 @@ func (p *post) run(ctx context.Context) {
 	}
 }
 
-// deliver tries a message until it is accepted, refused for good, or expired. It waits the gap of the rate
-// after each attempt.
+// deliver tries a message until it is accepted, refused for good, or expired. It waits for the turn of this
+// process, and for the gap of the rate after each attempt.
 func (p *post) deliver(ctx context.Context, q *queued) {
 	r := p.request
 	r.ID = "own-alert-" + q.id
 	r.Body, r.ContentType = p.config.Render(q.message)
-	for {
+	first, _ := p.waits()
+	pause(ctx, time.Until(q.added.Add(first)))
+	for ctx.Err() == nil {
 		q.tries++
 		r.Number = q.tries
 		resp := p.sender.Send(ctx, r)
@@ -125,8 +178,9 @@ func (p *post) deliver(ctx context.Context, q *queued) {
 			p.log.Warn("alert about this process is not sent: it ends", p.logged(q)...)
 			return
 		}
-		pause(ctx, max(wait, p.gap))
-		if !again || ctx.Err() != nil {
+		_, gap := p.waits()
+		pause(ctx, max(wait, gap))
+		if !again {
 			return
 		}
 	}
@@ -145,7 +199,7 @@ func (p *post) settle(q *queued, resp *outbound.Response) (wait time.Duration, a
 	case resp.Permanent, resp.Class == store.ClassInvalidRequest:
 		p.giveUp(q, "refused for good", classOf(resp)...)
 		return 0, false
-	case time.Now().Add(wait).After(q.expires):
+	case time.Now().Add(wait).After(q.added.Add(sink.ExpiresIn)):
 		p.giveUp(q, "expired", classOf(resp)...)
 		return 0, false
 	}
@@ -157,6 +211,13 @@ func (p *post) settle(q *queued, resp *outbound.Response) (wait time.Duration, a
 // giveUp counts and logs a message that is not delivered.
 func (p *post) giveUp(q *queued, why string, attrs ...any) {
 	p.count(resultFailed)
+	p.mu.Lock()
+	for _, r := range p.reports {
+		if r.id == q.id {
+			r.lostAt = time.Now()
+		}
+	}
+	p.mu.Unlock()
 	p.log.Error("alert about this process is given up", append(append(p.logged(q), attrs...), "why", why)...)
 }
 

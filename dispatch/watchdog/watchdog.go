@@ -3,9 +3,11 @@
 //
 //   - A state that lasts for After makes one message, and its end another one.
 //   - Each sink has its own queue, retries and rate. A sink that is down delays no other.
-//   - Queues are bounded. A message that cannot be delivered is given up and counted.
+//   - Queues are bounded. A message that cannot be delivered is given up and counted. While its state lasts,
+//     another one follows after repeatAfter.
 //
-// A restart forgets what was sent. With several processes each sends its own messages, with its name.
+// A restart forgets what was sent. With several processes each sends its own messages, with its name, and has
+// an equal share of the rate.
 package watchdog
 
 import (
@@ -27,6 +29,8 @@ const (
 	// every is the interval of the checks, checkTimeout the most that one takes.
 	every        = 2 * time.Second
 	checkTimeout = 5 * time.Second
+	// shareEvery is how often the number of processes is read.
+	shareEvery = 30 * time.Second
 )
 
 // A Subject is what a check looks at.
@@ -50,11 +54,17 @@ type Sender interface {
 	Send(ctx context.Context, r outbound.Request) outbound.Response
 }
 
+// A Share is the part of a robot's rate that this process uses: it is number Place, from 0, Of so many. The
+// zero value is the whole rate.
+type Share struct{ Place, Of int }
+
 // Options configure a Watchdog. Sinks, Sender and Checks are required.
 type Options struct {
 	Sinks  []sink.Config
 	Sender Sender
 	Checks []Check
+	// Share is asked while no check fails. After an error the last answer holds. Nil: the whole rate.
+	Share func(ctx context.Context) (Share, error)
 	// Process is the name of the process in messages.
 	Process string
 	// Link is a URL of the pages; empty: none.
@@ -69,6 +79,7 @@ type Watchdog struct {
 	watched []*watched
 	posts   []*post
 	log     *slog.Logger
+	shareAt time.Time // of the last question
 }
 
 // New returns a Watchdog. Its error says that a sink is not valid.
@@ -132,6 +143,7 @@ type watched struct {
 
 // look makes all checks.
 func (w *Watchdog) look(ctx context.Context) {
+	calm := true
 	for _, c := range w.watched {
 		within, cancel := context.WithTimeout(ctx, checkTimeout)
 		fails := c.Fails(within)
@@ -139,6 +151,7 @@ func (w *Watchdog) look(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // the check may have failed because of the end
 		}
+		calm = calm && !fails
 		switch state, since := c.next(fails, time.Now()); state {
 		case sink.Firing:
 			w.log.Error("alert about this process", "subject", string(c.Subject), "since", since)
@@ -147,6 +160,30 @@ func (w *Watchdog) look(ctx context.Context) {
 			w.log.Info("alert about this process is over", "subject", string(c.Subject))
 			w.publish(c.Subject, state, since)
 		}
+	}
+	for _, p := range w.posts {
+		p.repeat(time.Now())
+	}
+	if calm {
+		w.readShare(ctx)
+	}
+}
+
+// readShare reads the share of this process if the last one is old.
+func (w *Watchdog) readShare(ctx context.Context) {
+	if w.o.Share == nil || time.Since(w.shareAt) < shareEvery {
+		return
+	}
+	w.shareAt = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	share, err := w.o.Share(ctx)
+	if err != nil {
+		w.log.Warn("the number of processes cannot be read, alert_sink keeps its rate", "error", err)
+		return
+	}
+	for _, p := range w.posts {
+		p.setShare(share)
 	}
 }
 
@@ -174,9 +211,8 @@ func (c *watched) next(fails bool, now time.Time) (state sink.State, since time.
 func (w *Watchdog) publish(subject Subject, state sink.State, since time.Time) {
 	id := fmt.Sprintf("%s-%s-%d", subject, state, since.UnixMilli())
 	for _, p := range w.posts {
-		p.add(queued{
-			message: p.message(subject, state, since, w.o.Process, w.o.Link, id),
-			expires: time.Now().Add(sink.ExpiresIn), id: id,
+		p.publish(subject, queued{
+			message: p.message(subject, state, since, w.o.Process, w.o.Link, id), id: id,
 		})
 	}
 }
@@ -192,13 +228,13 @@ type texts struct {
 var languages = map[string]texts{
 	sink.English: {
 		map[Subject]string{
-			SQL: "SQL cannot commit", Index: "the index is lost or is being rebuilt",
+			SQL: "SQL cannot commit", Index: "the queue is lost or is being rebuilt",
 			Keys: "a master key is missing or a stored secret cannot be decrypted",
 		},
 		map[Subject]string{
 			SQL: "Nothing is accepted and nothing is sent until SQL commits. Check the database and " +
 				"its disk.",
-			Index: "Callbacks are accepted, and sent once Redis answers and the index is rebuilt. " +
+			Index: "Callbacks are accepted, and sent once Redis answers and the queue is rebuilt. " +
 				"Check Redis.",
 			Keys: "Callbacks that need the secret wait. Give all master keys to all processes " +
 				"(dispatcher doctor names what is missing).",
@@ -207,12 +243,12 @@ var languages = map[string]texts{
 	},
 	sink.Chinese: {
 		map[Subject]string{
-			SQL: "数据库无法提交", Index: "索引丢失或正在重建",
+			SQL: "数据库无法提交", Index: "调度队列丢失或正在重建",
 			Keys: "缺少主密钥，或有密文无法解密",
 		},
 		map[Subject]string{
 			SQL:   "数据库恢复之前不会受理，也不会发送。请检查数据库和磁盘。",
-			Index: "回调照常受理；Redis 恢复、索引重建之后继续发送。请检查 Redis。",
+			Index: "回调照常受理；Redis 恢复、调度队列重建之后继续发送。请检查 Redis。",
 			Keys:  "需要该密钥的回调会一直等待。请为所有进程配置全部主密钥（dispatcher doctor 会列出缺少的密钥）。",
 		},
 		"起始时间", "进程",

@@ -183,3 +183,99 @@ func checkCounters(t *testing.T, registry *prometheus.Registry, sent, failed int
 		t.Error(err)
 	}
 }
+
+// TestAFiringMessageIsRepeated checks that a state whose message was given up is reported again while it
+// lasts, and only then.
+func TestAFiringMessageIsRepeated(t *testing.T) {
+	t.Parallel()
+	f := &fakeSender{answer: func(n int) outbound.Response {
+		if n <= 2 {
+			return outbound.Response{Class: store.ClassRejected, Permanent: true}
+		}
+		return outbound.Response{Class: store.ClassOK, Outcome: store.AttemptSucceeded}
+	}}
+	run(t, f, 1, func(fails *atomic.Bool, registry *prometheus.Registry) {
+		fails.Store(true)
+		time.Sleep(repeatAfter)
+		if n := f.count(); n != 1 {
+			t.Errorf("%d messages before the repeat", n)
+		}
+		time.Sleep(24 * time.Hour) // the third one arrives
+		checkCounters(t, registry, 1, 2)
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		checkCounters(t, registry, 2, 2)
+	})
+	for i := 1; i < 3; i++ {
+		if gap := f.at[i].Sub(f.at[i-1]); gap < repeatAfter || gap > repeatAfter+time.Minute {
+			t.Errorf("message %d comes %s after the one before", i+1, gap)
+		}
+	}
+}
+
+// TestNothingIsRepeatedAfterTheEnd checks that a message that was given up after the end of its state stays
+// given up.
+func TestNothingIsRepeatedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	f := &fakeSender{answer: func(int) outbound.Response {
+		return outbound.Response{Class: store.ClassRejected, Permanent: true}
+	}}
+	run(t, f, 1, func(fails *atomic.Bool, registry *prometheus.Registry) {
+		fails.Store(true)
+		time.Sleep(time.Minute)
+		fails.Store(false)
+		time.Sleep(24 * time.Hour)
+		checkCounters(t, registry, 0, 2)
+	})
+}
+
+// TestProcessesShareTheRate checks that the processes of an installation together keep the rate of a robot
+// in a common outage, and that its first message is not delayed.
+func TestProcessesShareTheRate(t *testing.T) {
+	t.Parallel()
+	const processes, limit = 25, 20 // a minute, of DingTalk and WeCom
+	f := &fakeSender{}
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range processes {
+			w, err := New(Options{
+				Sender: f, Metrics: process.Metrics{Registerer: prometheus.NewRegistry()},
+				Sinks:  []sink.Config{{Type: sink.WeCom, URL: "https://robot.example/send?key=x"}},
+				Checks: []Check{{SQL, func(context.Context) bool { return fails.Load() }}},
+				Share: func(context.Context) (Share, error) {
+					if fails.Load() {
+						return Share{}, store.ErrUnavailable
+					}
+					return Share{Place: i, Of: processes}, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			all.Go(func() {
+				if err := w.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(5 * time.Minute)
+		cause := time.Now()
+		fails.Store(true)
+		time.Sleep(5 * time.Minute)
+		fails.Store(false)
+		time.Sleep(5 * time.Minute)
+		cancel()
+		all.Wait()
+		if len(f.at) != 2*processes || f.at[0].Sub(cause) > After+2*every {
+			t.Fatalf("%d messages, the first after %s", len(f.at), f.at[0].Sub(cause))
+		}
+		for i := limit; i < len(f.at); i++ {
+			if f.at[i].Sub(f.at[i-limit]) < time.Minute {
+				t.Errorf("%d messages within %s", limit+1, f.at[i].Sub(f.at[i-limit]))
+			}
+		}
+	})
+}

@@ -114,10 +114,10 @@ func sinkRedisDown(t *harness.Trial) {
 	t.Serve("--alert-sink", setting)
 	cause := time.Now()
 	t.Backend.Server.Kill()
-	r.fire(cause, "the index is lost", "Redis is killed")
+	r.fire(cause, "the queue is lost", "Redis is killed")
 	cause = time.Now()
 	t.Backend.Server.Start()
-	r.resolve(cause, "the index is lost")
+	r.resolve(cause, "the queue is lost")
 }
 
 func sinkKeyMissing(t *harness.Trial) {

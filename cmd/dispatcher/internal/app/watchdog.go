@@ -32,7 +32,11 @@ func (srv *App) newWatchdog(sender *outbound.Client) (*watchdog.Watchdog, error)
 		Sinks: sinks, Sender: sender, Link: link,
 		Process: fmt.Sprintf("%s, pid %d", cmp.Or(host, "unknown host"), os.Getpid()),
 		Checks:  watchdogChecks(srv.Engine),
-		Logger:  srv.Log, Metrics: process.Metrics{Registerer: srv.Metrics},
+		Share: func(ctx context.Context) (s watchdog.Share, err error) {
+			s.Place, s.Of, err = srv.Engine.ProcessPlace(ctx)
+			return s, err
+		},
+		Logger: srv.Log, Metrics: process.Metrics{Registerer: srv.Metrics},
 	})
 }
 

@@ -67,7 +67,7 @@ type Settings struct {
 	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long payloads of finished callbacks are kept."`
 	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks and their attempts are kept. At least 7d, as long as idempotency keys are kept."`
 
-	AlertSink string `key:"alert_sink" group:"Alerts" format:"json" secret:"sinks" help:"Where this process sends alerts about SQL, the index and the master keys: a JSON list of at most 10 sinks such as {\"type\":\"slack\",\"url\":\"https://…\"}, as in POST /v1/alerts. They need neither SQL nor the index."`
+	AlertSink string `key:"alert_sink" group:"Alerts" format:"json" secret:"sinks" help:"Where this process sends alerts about SQL, the queue and the master keys: a JSON list of at most 10 sinks such as {\"type\":\"slack\",\"url\":\"https://…\"}, as in POST /v1/alerts. They need neither SQL nor the queue."`
 
 	LogFormat string `key:"log_format" group:"Logs" help:"Log format: text or json. Empty: text on a terminal, else json."`
 	LogLevel  string `key:"log_level" group:"Logs" default:"info" help:"Lowest level that is logged: debug, info, warn or error."`
