@@ -108,7 +108,7 @@ func TestCommandsInTextsParse(t *testing.T) {
 	t.Parallel()
 	span := regexp.MustCompile("(?s)`dispatcher ([a-z][^`]*)`")
 	checked := 0
-	for _, pages := range []string{"README*.md", "docs/guide/*.md", "docs/reference/*.md"} {
+	for _, pages := range []string{"README*.md", "docs/guide/*.md", "docs/reference/*.md", "docs/zh/*.md"} {
 		found, err := filepath.Glob("../../" + pages)
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,6 @@
 // Package docpage reads the code blocks of README.md and CONTRIBUTING.md, and of all pages below docs and
-// deploy. Package e2e/docs runs them.
+// deploy. Package e2e/docs runs them. Pages in Chinese (docs/zh and README.zh.md) are not read: their blocks
+// are those of the English pages, which a test in the root compares.
 //
 // The word after the language of a block decides what happens with it. Readers do not see it.
 //
@@ -72,7 +73,7 @@ func Read(project fs.FS) (pages []Page, err error) {
 		}
 		top, _, _ := strings.Cut(name, "/")
 		below := top == "docs" || top == "deploy"
-		if d.IsDir() && name != "." && !below {
+		if d.IsDir() && name != "." && (!below || name == "docs/zh") {
 			return fs.SkipDir
 		}
 		isPage := below || name == "README.md" || name == "CONTRIBUTING.md"

@@ -4,13 +4,14 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 )
 
 var (
 	mdLink     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
-	mdHeading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	mdHeading  = regexp.MustCompile(`(?m)^(#{1,6}) (.+)$`)
 	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
 )
 
@@ -50,12 +51,21 @@ func Leads(project fs.FS, from, link string) bool {
 	if err != nil {
 		return false
 	}
-	for _, heading := range mdHeading.FindAllStringSubmatch(WithoutBlocks(string(text)), -1) {
-		if slug(heading[1]) == anchor {
-			return true
-		}
+	return slices.ContainsFunc(Headings(string(text)), func(h Heading) bool { return h.Anchor == anchor })
+}
+
+// A Heading is a heading of a page.
+type Heading struct {
+	Level  int // from 1
+	Anchor string
+}
+
+// Headings returns the headings of a page in their order.
+func Headings(text string) (all []Heading) {
+	for _, h := range mdHeading.FindAllStringSubmatch(WithoutBlocks(text), -1) {
+		all = append(all, Heading{Level: len(h[1]), Anchor: slug(h[2])})
 	}
-	return false
+	return all
 }
 
 // slug is the anchor that GitHub gives a heading.
