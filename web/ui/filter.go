@@ -84,7 +84,7 @@ func (f *filter) conditions(b *base) (facts []fact) {
 			switch {
 			case isLabel:
 				condition.Name, condition.Value = b.T("filter.label"), label+" = "+value
-			case name == "state", name == "kind", name == "reason":
+			case name == "state", name == "kind", name == "reason", name == "class":
 				condition.Value, condition.Data = b.Or(name+".", value), !b.Has(name+"."+value)
 			case name == "overdue":
 				condition.Value, condition.Data = b.T("yes"), false

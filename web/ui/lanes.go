@@ -120,18 +120,23 @@ func (u *UI) lanes(r *request) (*response, error) {
 
 // labelLanes sets the labels and the figures of lanes, in two calls for all of them.
 func (u *UI) labelLanes(r *request, rows []*laneRow) error {
+	if err := u.nameLanes(r, rows); err != nil {
+		return err
+	}
+	return u.addFigures(r, rows, listHours)
+}
+
+// nameLanes labels the lanes of endpoints with the names of those.
+func (u *UI) nameLanes(r *request, rows []*laneRow) error {
 	var ids []string
 	for _, row := range rows {
 		ids = append(ids, row.EndpointFullID)
 	}
 	labels, err := u.endpointLabels(r, ids)
-	if err != nil {
-		return err
-	}
 	for _, row := range rows {
 		row.Label = cmp.Or(labels[row.EndpointFullID], row.Label)
 	}
-	return u.addFigures(r, rows, listHours)
+	return err
 }
 
 // addFigures sets the figures of lanes from their activity in the last hours.
@@ -227,17 +232,20 @@ func (u *UI) findLane(r *request, key string) (*laneRow, error) {
 		return nil, store.ErrNotFound
 	}
 	b := u.base(r, "lanes", "lanes.title")
-	return b.laneRow(found[key]), nil
+	row := b.laneRow(found[key])
+	return row, u.nameLanes(r, []*laneRow{row})
 }
 
 // beginLane adds the facts of a lane to a form.
 func (f *form) beginLane(row *laneRow) {
 	f.Action, f.Back = f.r.url.Path+"?"+url.Values{"key": {row.Key}}.Encode(), f.r.back(Root+"/lanes")
-	f.addFacts("column.lane", row.Key, "lanes.open", f.N(row.Open))
 	if id := row.EndpointFullID; id != "" {
-		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: id,
+		f.Facts = append(f.Facts, fact{Name: f.T("column.endpoint"), Value: row.Label,
 			Link: Root + "/endpoints/" + id, Data: true})
+	} else {
+		f.addFacts("column.lane", row.Key)
 	}
+	f.addFacts("lanes.open", f.N(row.Open))
 }
 
 func (f *form) askResumeLane(row *laneRow) error {
