@@ -2,6 +2,7 @@ package sink
 
 import (
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -80,6 +81,9 @@ func (c Config) words() words {
 func (c Config) Render(m Message) (body []byte, contentType string) {
 	total := len(m.Lines)
 	m = m.plain()
+	if c.Type != Webhook { // programs read it
+		m = m.unlinked()
+	}
 	f, limit, contentType := c.format(m)
 	more := func(shown int) string { return fmt.Sprintf(c.words().more, total-shown) }
 	return fit(m.Lines, total, limit, more, f), contentType
@@ -125,6 +129,22 @@ func (m Message) plain() Message {
 	if len(m.Link) > maxLink || badURL(m.Link, "http", "https") != "" ||
 		strings.ContainsAny(m.Link, "()<>[]|\"'`*") {
 		m.Link = ""
+	}
+	return m
+}
+
+// linked matches what clients turn into links: schemes, host names and addresses without any markup. The dots
+// of other scripts count as dots in host names.
+var linked = regexp.MustCompile(`://|[.．｡]\pL|\b\d+\.\d+\.\d+\.\d+\b`)
+
+var unlink = strings.NewReplacer(":", "[:]", ".", "[.]", "．", "[.]", "｡", "[.]")
+
+// unlinked returns the message with texts that no client turns into links: "shop[.]example". People read it,
+// and the text may be from a receiver or a sender.
+func (m Message) unlinked() Message {
+	m.Title = linked.ReplaceAllStringFunc(m.Title, unlink.Replace)
+	for i, line := range m.Lines { // the list is that of plain
+		m.Lines[i] = linked.ReplaceAllStringFunc(line, unlink.Replace)
 	}
 	return m
 }

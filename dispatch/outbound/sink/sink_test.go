@@ -1,11 +1,15 @@
 package sink
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
+	"mime"
 	"net/mail"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -208,7 +212,7 @@ func TestRenderIsWithinTheLimits(t *testing.T) {
 			if kind != Email {
 				_, limit, _ = c.format(Message{})
 			}
-			for _, text := range []string{"x", "订单", hostile, strings.Repeat("订单\"<&[", 400)} {
+			for _, text := range []string{"x", "订单", hostile, "x.x.", strings.Repeat("订单\"<&[", 400)} {
 				for n := 0; n <= 2000; n = n*3 + 1 {
 					m := Message{
 						ID: "x", State: Firing, Title: strings.Repeat(text, 50), At: at,
@@ -272,6 +276,82 @@ func TestTextHasNoMarkup(t *testing.T) {
 			}
 			if strings.Contains(text, markup) {
 				t.Errorf("%s: %q is in %s", kind, markup, text)
+			}
+		}
+	}
+}
+
+// linkable is what chat clients and mail programs turn into a link: a scheme, a host name or an address.
+var linkable = regexp.MustCompile(`(?i)[a-z][a-z0-9+.-]*://|\S[.．｡]\pL|\d+\.\d+\.\d+\.\d+`)
+
+// shownTexts returns what people see of a message: its title and its content, without escapes.
+func shownTexts(t *testing.T, kind string, body []byte) (texts []string) {
+	t.Helper()
+	if kind == Email {
+		m, err := mail.ReadMessage(strings.NewReader(string(body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		subject, err := new(mime.WordDecoder).DecodeHeader(m.Header.Get("Subject"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(base64.NewDecoder(base64.StdEncoding, m.Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{subject, string(content)}
+	}
+	var parsed any
+	if err := json.Unmarshal(body, &parsed); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			texts = append(texts, html.UnescapeString(v))
+		case []any:
+			for _, x := range v {
+				walk(x)
+			}
+		case map[string]any:
+			for name, x := range v {
+				if name != "$schema" && name != "contentType" && name != "type" { // of Teams
+					walk(x)
+				}
+			}
+		}
+	}
+	walk(parsed)
+	return texts
+}
+
+// TestNoTextBecomesALink checks that no address in a text is a link for a client that looks for addresses. The
+// link of the message stays one, and other dots stay as they are.
+func TestNoTextBecomesALink(t *testing.T) {
+	t.Parallel()
+	const link, plain = "https://pages.example/ui/alerts", "99.5% in 1.2 s. Then 0 … (v1.2.3)"
+	hosts := []string{
+		"http://evil.example/pay?x=1", "HTTPS://evil", "evil.example", "www.pay.evil.example/x", "a@evil.example",
+		"10.11.12.13:80/x", "订单.中国", "evil．com", "dingtalk://dingtalkclient/page", "see https://x.y,z.w",
+	}
+	for _, kind := range Types() {
+		c := example(kind)
+		for _, mention := range []bool{false, true} {
+			if mention && kind == WeCom { // another format
+				c.Mentions = []string{"13800000000"}
+			}
+			m := Message{State: Firing, Title: strings.Join(hosts, " "), At: at, Link: link,
+				Lines: append([]string{plain}, hosts...)}
+			body, _ := c.Render(m)
+			texts := strings.Join(shownTexts(t, kind, body), "\n")
+			if !strings.Contains(texts, plain) || !strings.Contains(texts, link) {
+				t.Errorf("%s: a text or the link is missing: %s", kind, texts)
+			}
+			found := linkable.FindString(strings.ReplaceAll(texts, link, ""))
+			if kind == Webhook && !strings.Contains(texts, hosts[0]) || kind != Webhook && found != "" {
+				t.Errorf("%s: %q can become a link: %s", kind, found, texts)
 			}
 		}
 	}
