@@ -333,8 +333,8 @@ func TestNoTextBecomesALink(t *testing.T) {
 	t.Parallel()
 	const link, plain = "https://pages.example/ui/alerts", "99.5% in 1.2 s. Then 0 … (v1.2.3)"
 	hosts := []string{
-		"http://evil.example/pay?x=1", "HTTPS://evil", "evil.example", "www.pay.evil.example/x", "a@evil.example",
-		"10.11.12.13:80/x", "订单.中国", "evil．com", "dingtalk://dingtalkclient/page", "see https://x.y,z.w",
+		"http://evil.example/pay?x=1", "HTTPS://evil", "evil.example", "www.pay.evil.example/x",
+		"a@evil.example", "10.11.12.13:80/x", "订单.中国", "evil．com", "dingtalk://dingtalkclient/page", "see https://x.y,z.w",
 	}
 	for _, kind := range Types() {
 		c := example(kind)
