@@ -327,8 +327,8 @@ func shownTexts(t *testing.T, kind string, body []byte) (texts []string) {
 	return texts
 }
 
-// TestNoTextBecomesALink checks that no address in a text is a link for a client that looks for addresses. The
-// link of the message stays one, and other dots stay as they are.
+// TestNoTextBecomesALink checks that no address in a text is a link for a client that looks for addresses.
+// The link of the message stays one, and other dots stay as they are.
 func TestNoTextBecomesALink(t *testing.T) {
 	t.Parallel()
 	const link, plain = "https://pages.example/ui/alerts", "99.5% in 1.2 s. Then 0 … (v1.2.3)"
