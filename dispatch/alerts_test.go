@@ -172,6 +172,20 @@ func TestRestartRepeatsNoMessage(t *testing.T) {
 	})
 }
 
+// A stop of all sending fires no alert about what waits. What does not move after it fires.
+func TestAStopFiresNothing(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		b.rule(rules.When{Kind: "oldest_due", AboveTime: new(30 * time.Second)})
+		why := store.Actor{Name: "li", Reason: "maintenance"}
+		must(b.engine.StopSending(b.Context(), store.Forever, why))
+		b.backlog(3, tiers())
+		time.Sleep(5 * time.Minute)
+		must(b.engine.StopSending(b.Context(), 0, why))
+		time.Sleep(2 * time.Minute)
+		b.is("messages", b.messages(), []string(nil))
+	})
+}
+
 // A daily reconciliation without its list fires, and a later run of the day that is good resolves it.
 func TestReconciliationFires(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {

@@ -51,6 +51,7 @@ type Store interface {
 	) ([]store.Activity, error)
 	Counts(ctx context.Context, project string) (store.Counts, error)
 	OverdueLanes(ctx context.Context, after store.Cursor, before, now int64) (store.OverduePage, error)
+	Stop(ctx context.Context) (store.Stop, error)
 	EndpointTotals(ctx context.Context, project string, limit int) ([]store.EndpointTotal, error)
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
 	LaggingLanes(ctx context.Context, project string, limit int) ([]store.Lane, error)

@@ -95,13 +95,17 @@ func above(instance, name string, value, threshold float64, at bool) []finding {
 	return []finding{f}
 }
 
-// oldestDue looks for callbacks that have been due for too long. Lanes that a person paused are left out.
+// oldestDue looks for callbacks that have been due for too long. Lanes that a person paused are left out, and
+// a stop of all sending leaves the alert as it is.
 func (v *projectView) oldestDue(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
 	if !v.walked {
 		v.walked, v.walkErr = true, v.as.overdue.advance(ctx, v.as.o.Store, v.round)
 	}
 	if v.walkErr != nil {
 		return nil, v.walkErr
+	}
+	if v.as.overdue.stoppedAt == v.now {
+		return []finding{{name: w.Lane, near: true}}, nil
 	}
 	oldest := v.as.overdue.oldest(v.project, w.Lane)
 	if oldest == 0 {

@@ -10,10 +10,12 @@ import (
 // overdueAfter is how long a callback is due before the walk sees it.
 const overdueAfter = 8 * time.Second
 
-// A laneDue is a lane with its oldest overdue callback.
+// A laneDue is a lane with its oldest overdue callback. A held one is paused or disabled: that is the
+// decision of a person, who knows that callbacks wait. heldAt is when it was last seen so; zero: never.
 type laneDue struct {
-	key    string
-	oldest int64
+	key            string
+	oldest, heldAt int64
+	held           bool
 }
 
 // overdueLanes are lanes by project and id.
@@ -25,12 +27,21 @@ type overdueLanes map[string]map[int64]laneDue
 type overdueWalk struct {
 	after             store.Cursor
 	complete, partial overdueLanes
+	// stoppedAt is when all sending was last seen stopped; zero: never.
+	stoppedAt int64
 }
 
 // advance continues the walk. After an error the next call begins a new walk.
 func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
 	if o.partial == nil {
 		o.partial = make(overdueLanes)
+	}
+	stop, err := from.Stop(ctx)
+	if err != nil {
+		return err
+	}
+	if stop.On(r.now) {
+		o.stoppedAt = r.now
 	}
 	page, err := from.OverdueLanes(ctx, o.after, r.now-overdueAfter.Milliseconds(), r.now)
 	if err != nil {
@@ -39,8 +50,7 @@ func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
 	}
 	for i := range page.Lanes {
 		l := &page.Lanes[i]
-		// A pause is the decision of a person, who knows that callbacks wait.
-		if l.PausedUntil > r.now || l.Disabled || r.sinks[l.ID] {
+		if r.sinks[l.ID] {
 			continue
 		}
 		lanes := o.partial[l.Project]
@@ -48,9 +58,16 @@ func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
 			lanes = make(map[int64]laneDue)
 			o.partial[l.Project] = lanes
 		}
-		if known, ok := lanes[l.ID]; !ok || l.OldestDue < known.oldest {
-			lanes[l.ID] = laneDue{l.Key, l.OldestDue}
+		known, ok := lanes[l.ID]
+		if !ok {
+			known = laneDue{key: l.Key, oldest: l.OldestDue, heldAt: o.complete[l.Project][l.ID].heldAt}
 		}
+		known.oldest = min(known.oldest, l.OldestDue)
+		known.held = l.PausedUntil > r.now || l.Disabled
+		if known.held {
+			known.heldAt = r.now
+		}
+		lanes[l.ID] = known
 	}
 	o.after = page.End
 	if !page.More {
@@ -59,13 +76,17 @@ func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
 	return nil
 }
 
-// oldest returns the earliest due time in the project, or in one lane of it; zero: nothing is overdue.
+// oldest returns since when a callback of the project, or of one lane of it, is overdue; zero: none is. The
+// time before the end of a stop or of a pause does not count.
 func (o *overdueWalk) oldest(project, lane string) int64 {
 	oldest := int64(0)
 	look := func(lanes map[int64]laneDue, after int64) {
 		for _, l := range lanes {
-			if (lane == "" || l.key == lane) && l.oldest > after && (oldest == 0 || l.oldest < oldest) {
-				oldest = l.oldest
+			if lane != "" && l.key != lane || l.held || l.oldest <= after {
+				continue
+			}
+			if since := max(l.oldest, l.heldAt, o.stoppedAt); oldest == 0 || since < oldest {
+				oldest = since
 			}
 		}
 	}
