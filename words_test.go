@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,10 +22,11 @@ var foreignWords = regexp.MustCompile(`(?i)\b(anew|beside (it|them)|by (it|them)
 	`put(s|ting)? (off|back)|hand(s|ed|ing)? over|of its own|books|ladders?|by hand|charged?|somebody)\b`)
 
 // named are names of the API and of the command line, and data within texts.
-var named = regexp.MustCompile("`[^`]*`|“[^”]*”|\"[^\"]*\"|--[a-z-]+|https?://\\S+|/v1/\\S+|\\S+_\\S+")
+var named = regexp.MustCompile("`[^`]*`|“[^”]*”|\"[^\"]*\"|--[a-z-]+|https?://\\S+|/v1/\\S+|" +
+	`\w*_[\w.]*\w`)
 
-// TestTextsForUsersArePlain checks the words of the pages, of the engine, of the problems of the API, and of
-// the command line's help, and the length of their sentences.
+// TestTextsForUsersArePlain checks the words of the pages, of the engine, of the problems and descriptions of
+// the API, of the command line's help, of the log and of the docs, and the length of their sentences.
 func TestTextsForUsersArePlain(t *testing.T) {
 	for source, all := range textsForUsers(t) {
 		if len(all) < 20 {
@@ -34,6 +36,9 @@ func TestTextsForUsersArePlain(t *testing.T) {
 			text = named.ReplaceAllString(text, "NAME")
 			if word := foreignWords.FindString(text); word != "" {
 				t.Errorf("%s says %q: %s", source, word, text)
+			}
+			if source == tables {
+				continue
 			}
 			for _, sentence := range sentenceEnd.Split(text, -1) {
 				if n := len(strings.Fields(sentence)); n > maxWords {
@@ -57,7 +62,7 @@ func TestPlainTextsAreTested(t *testing.T) {
 	}
 }
 
-var sentenceEnd = regexp.MustCompile(`[.?!:;]+(\s+|$)|\n\s*\n|\n\s*-`)
+var sentenceEnd = regexp.MustCompile(`[.?!:;]+[*)]*(\s+|$)|\n\s*\n|\n\s*-`)
 
 // textsForUsers returns the texts by where they are.
 func textsForUsers(t *testing.T) map[string][]string {
@@ -89,8 +94,121 @@ func textsForUsers(t *testing.T) map[string][]string {
 		case strings.HasPrefix(f.dir, "cmd/dispatcher"):
 			found["help"] = append(found["help"], helpTexts(f.ast)...)
 		}
+		if !f.test && !strings.HasPrefix(f.dir, "e2e") {
+			found["the log"] = append(found["the log"], logMessages(f.ast)...)
+		}
 	}
+	for name, text := range read {
+		if path.Ext(name) == ".md" && !chinesePage.MatchString(name) && !slices.Contains(reports, name) {
+			found["the docs"] = append(found["the docs"], paragraphs(name, text)...)
+			found[tables] = append(found[tables], tableRows(name, text)...)
+		}
+	}
+	found["openapi.yaml"] = descriptions(read["web/api/openapi.yaml"])
 	return found
+}
+
+// tables are the rows of tables in docs. Their cells are no sentences.
+const tables = "the tables of the docs"
+
+func tableRows(name, page string) (all []string) {
+	for line := range strings.Lines(page) {
+		if tableRow.MatchString(line) {
+			all = append(all, name+": "+line)
+		}
+	}
+	return all
+}
+
+var chinesePage = regexp.MustCompile(`^docs/zh/|\.zh\.md$`)
+
+// reports are pages that tests and tools write.
+var reports = []string{"docs/reports/alerts.md", "docs/reports/faults.md", "docs/reports/licenses.md"}
+
+// logLevels are the methods of a slog.Logger, by the number of arguments before the message.
+var logLevels = map[string]int{
+	"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1,
+	"ErrorContext": 1, "Log": 2,
+}
+
+// logMessages returns the messages that a file logs.
+func logMessages(file *ast.File) (all []string) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		f, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if at, logs := logLevels[f.Sel.Name]; logs && at < len(call.Args) {
+			if text, ok := joined(call.Args[at]); ok {
+				all = append(all, text)
+			}
+		}
+		return true
+	})
+	return all
+}
+
+var (
+	markdownLink  = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	markdownItem  = regexp.MustCompile(`^\s*(>\s*)?([-*]|\d+\.) `)
+	markdownBreak = regexp.MustCompile(`^\s*(#.*)?$|^\s*\||^\s*<`)
+)
+
+// paragraphs returns the paragraphs and items of a page, each behind the page's name. It leaves out code,
+// tables and headings.
+func paragraphs(name, page string) (all []string) {
+	text := ""
+	flush := func() {
+		if text != "" {
+			all = append(all, name+": "+markdownLink.ReplaceAllString(text, "$1"))
+		}
+		text = ""
+	}
+	for line := range strings.Lines(fencedCode.ReplaceAllString(page, "")) {
+		if markdownBreak.MatchString(line) {
+			flush()
+			continue
+		}
+		if item := markdownItem.FindString(line); item != "" {
+			flush()
+			line = line[len(item):]
+		}
+		text += strings.TrimLeft(line, "> ")
+	}
+	flush()
+	return all
+}
+
+var (
+	yamlBlock  = regexp.MustCompile(`^( *)(?:- )?(?:description|summary): [|>]-?$`)
+	yamlInline = regexp.MustCompile(`\b(?:description|summary): *("(?:[^"\\]|\\.)*"|[^|>{}"\s][^{}]*)`)
+)
+
+// descriptions returns the descriptions and summaries of a document in YAML.
+func descriptions(document string) (all []string) {
+	lines := strings.Split(document, "\n")
+	for i := 0; i < len(lines); i++ {
+		if m := yamlBlock.FindStringSubmatch(lines[i]); m != nil {
+			indent, text := m[1]+" ", ""
+			for i+1 < len(lines) && (lines[i+1] == "" || strings.HasPrefix(lines[i+1], indent)) {
+				i++
+				text += lines[i] + "\n"
+			}
+			all = append(all, paragraphs("openapi", text)...)
+		} else if m := yamlInline.FindStringSubmatch(lines[i]); m != nil {
+			text := m[1]
+			for i+1 < len(lines) && !strings.HasSuffix(text, `"`) && strings.HasPrefix(text, `"`) {
+				i++
+				text += " " + strings.TrimSpace(lines[i])
+			}
+			all = append(all, strings.Trim(text, `"`))
+		}
+	}
+	return all
 }
 
 // literals returns the texts of a file that have more than one word. Parts that are joined are one text.

@@ -132,10 +132,10 @@ const (
 )
 
 // A Block is one cause that keeps a callback or a lane from being sent. Blocks are sorted: the cause to fix
-// first comes first. What stops everything comes first: SQL cannot commit (sql_down), all sending is stopped
-// (sending_stopped), no process has the role worker (no_worker), all of them run with --hold (sending_held),
-// the index does not respond (index_unanswered) or is being rebuilt (index_rebuilding). Then come pauses,
-// disabled endpoints and deleted endpoints. Causes that end without an action come last.
+// first comes first. First come those that stop everything. SQL cannot commit (sql_down); all sending is
+// stopped (sending_stopped); no process has the role worker (no_worker), or all of them run with --hold
+// (sending_held). The index does not respond (index_unanswered) or is being rebuilt (index_rebuilding). Then
+// come pauses, disabled endpoints and deleted endpoints. Causes that end without an action come last.
 type Block struct {
 	Code BlockCode `json:"code"`
 	// Start of the block. attempting: the claim. sql_down, index_unanswered: the first failure in the process

@@ -121,7 +121,7 @@ type Stop struct {
 	Stopped bool `json:"stopped"`
 	// A new end or reason does not change it. Null: not stopped.
 	Since time.Time `json:"since" api:"null"`
-	// Null: not stopped, or stopped until somebody starts sending.
+	// Null: not stopped, or stopped until POST /v1/start.
 	Until  time.Time `json:"until" api:"null"`
 	Reason string    `json:"reason" api:"null"`
 	// Name of the key that stopped it.

@@ -31,7 +31,7 @@ func newMetrics(p process.Metrics) *metrics {
 		settlementSeries())
 	m.indexErrors = p.CounterVec("index_operation_failures_total",
 		"Operations that failed because of the index, by operation.", "operation", operations...)
-	m.healed = p.Counter("sweep_healed_total", "Overdue callbacks that the sweep put back into the index.")
+	m.healed = p.Counter("sweep_healed_total", "Overdue callbacks that the sweep returned to the index.")
 	m.repaired = p.Counter("audit_repaired_total", "Records of the index that an audit repaired.")
 	m.rebuilds = p.Counter("rebuilds_total", "Rebuilds of the index by this process.")
 	m.rollbacks = p.Counter("index_rollbacks_total",
@@ -42,7 +42,7 @@ func newMetrics(p process.Metrics) *metrics {
 	m.loaded = p.Counter("horizon_loaded_total",
 		"Callbacks that this process loaded into the index when they came within the horizon.")
 	m.adopted = p.Counter("claims_adopted_total",
-		"Attempts in flight that a rebuild put back into the index.")
+		"Attempts in flight that a rebuild returned to the index.")
 	m.clockJumps = p.Counter("clock_jumps_total",
 		"Jumps of the index's clock by more than 5 s.")
 	return m

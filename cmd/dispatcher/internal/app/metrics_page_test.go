@@ -72,16 +72,16 @@ const pageHead = `# Metrics
 curl http://127.0.0.1:8081/metrics       # each process, at its ops_listen
 ` + "```" + `
 
-Each process exports the metrics below, those of the Go runtime (` + "`go_*`" + `) and those of the operating
-system (` + "`process_*`" + `). A scrape calls neither SQL nor Redis.
+Each process exports the metrics below. It also exports those of the Go runtime (` + "`go_*`" + `)
+and of the operating system (` + "`process_*`" + `). A scrape calls neither SQL nor Redis.
 
 - Names end in their unit: ` + "`_seconds` or `_bytes`" + `, and ` + "`_total`" + ` for counters.
 - All series of a label exist from the start with the value 0. So ` + "`increase`" + ` sees the first event.
   Exceptions: a ` + "`route`" + ` has durations from its first request on, and before only the codes 500 and
   503. A ` + "`task`" + ` begins with its first run.
 - No label names a lane, an endpoint, a project or a URL, because their number has no bound.
-- All histograms of seconds have the same buckets, with the upper edges
-  %s.
+- All histograms of seconds have the same buckets. Their upper edges:
+  ` + "`%s`" + `.
 
 A test writes this page from the running program, and fails if it is not current.
 `
