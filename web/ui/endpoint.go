@@ -53,8 +53,8 @@ func (u *UI) endpoint(r *request) (*response, error) {
 	if err := u.addLaneStates(r, &p.base, []*endpointRow{row}, endpointHours); err != nil {
 		return nil, err
 	}
-	p.Details = &laneDetails{States: row.States, Figures: row.Figures, Lane: row.Lane, Flight: row.Flight,
-		filter: []string{"endpoint", row.FullID}}
+	p.Details = &laneDetails{Kind: "endpoint", States: row.States, Figures: row.Figures, Lane: row.Lane,
+		Flight: row.Flight, filter: []string{"endpoint", row.FullID}}
 	p.Settings, err = u.settingsOf(r, &p.base, row)
 	if err != nil {
 		return nil, err

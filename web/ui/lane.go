@@ -18,11 +18,15 @@ type laneDetails struct {
 	// Attempts and Took are charts.
 	Attempts, Took template.HTML
 	Callbacks      callbackTable
+	// Partial reports that the search for callbacks ended before all were read. The list continues it.
+	Partial bool
 	// One is the form that retries one callback of a receiver that fails: the open one with the earliest due
 	// time, else a dead one. Dead is the form that retries all dead ones. They are empty if there is no such
 	// callback, or if the viewer must not.
 	One, Dead string
 	History   []change
+	// Kind is "endpoint" or "lane".
+	Kind string
 	// filter is the parameter that selects the callbacks in a list, with its value.
 	filter []string
 }
@@ -41,7 +45,7 @@ func (u *UI) readLaneDetails(r *request, b *base, d *laneDetails, of store.Filte
 	if err != nil {
 		return err
 	}
-	d.Callbacks.Caption = b.T("endpoint.callbacks")
+	d.Callbacks.Caption, d.Partial = b.T("endpoint.callbacks"), newest.Next != nil
 	d.Callbacks.Rows, err = u.callbackRows(r, newest.Callbacks)
 	if err != nil {
 		return err
@@ -107,7 +111,7 @@ func (u *UI) lane(r *request) (*response, error) {
 	if err := u.addFigures(r, []*laneRow{row}, endpointHours); err != nil {
 		return nil, err
 	}
-	p.Details = &laneDetails{States: row.States, Figures: row.Figures, Lane: &row.LaneView,
+	p.Details = &laneDetails{Kind: "lane", States: row.States, Figures: row.Figures, Lane: &row.LaneView,
 		Flight: row.Flight, filter: []string{"lane", row.Key}}
 	err = u.readLaneDetails(r, &p.base, p.Details, store.Filter{Lane: row.Key}, row.Key)
 	if err != nil {
