@@ -41,7 +41,9 @@ type redriveCreate struct {
 // Help is the text below the summary of redrive create --help.
 func (*redriveCreate) Help() string {
 	return "A redrive runs on the server, also if this command is interrupted: \"dispatcher redrive get ID " +
-		"--wait\" shows it again. Without --state, retry takes only dead callbacks. Give at least one " +
+		"--wait\" shows it again. If it needs an approval of another key or person (setting " +
+		"approval_above) the command ends with exit code 3, and prints the command for that person. " +
+		"Without --state, retry takes only dead callbacks. Give at least one " +
 		"filter; to take all callbacks, name all states. A callback that is being attempted, or whose " +
 		"state does not allow the action, stays unchanged and is counted as such."
 }
@@ -60,7 +62,7 @@ func (cmd *redriveCreate) Run(c *session) error {
 	case err != nil:
 		return err
 	case !cmd.Detach:
-		return awaitRedrive(c, job.ID)
+		return awaitRedrive(c, job.ID, false)
 	case c.json:
 		return c.PrintJSON(answer)
 	}
@@ -75,10 +77,10 @@ const (
 )
 
 // awaitRedrive shows the progress of a redrive until it has finished, then prints it. It fails unless the
-// redrive is done.
-func awaitRedrive(c *session, id string) error {
+// redrive is done. Without throughApproval it also ends when the redrive awaits an approval.
+func awaitRedrive(c *session, id string, throughApproval bool) error {
 	progress := c.NewProgress("callbacks", 0)
-	job, answer, err := watchRedrive(c, id, progress)
+	job, answer, err := watchRedrive(c, id, progress, throughApproval)
 	progress.End(err != nil || job.State != "done")
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -91,7 +93,10 @@ func awaitRedrive(c *session, id string) error {
 	default:
 		c.printf("%s\n", redriveSentence(&job))
 	}
-	if err == nil && job.State != "done" {
+	switch {
+	case err == nil && job.State == client.RedriveAwaiting:
+		err = console.ErrAwaiting
+	case err == nil && job.State != "done":
 		err = console.ErrPrinted
 	}
 	return err
@@ -99,7 +104,7 @@ func awaitRedrive(c *session, id string) error {
 
 // watchRedrive reads a redrive again and again until it has finished. It survives a restart of the server.
 func watchRedrive(
-	c *session, id string, progress *console.Progress,
+	c *session, id string, progress *console.Progress, throughApproval bool,
 ) (job client.Redrive, answer []byte, err error) {
 	answered, state := time.Now(), ""
 	for try := 0; ; {
@@ -116,11 +121,10 @@ func watchRedrive(
 				progress.Log("the redrive is paused; \"dispatcher redrive resume " + id + "\" resumes it")
 			}
 			if job.State != state && job.State == client.RedriveAwaiting {
-				progress.Log("the redrive awaits an approval; another key must run \"dispatcher redrive " +
-					"approve " + id + "\"")
+				progress.Log(awaitingText(&job))
 			}
 			state = job.State
-			if !job.FinishedAt.IsZero() {
+			if !job.FinishedAt.IsZero() || state == client.RedriveAwaiting && !throughApproval {
 				return job, answer, nil
 			}
 		}
@@ -132,6 +136,13 @@ func watchRedrive(
 		}
 		console.Pause(c.ctx, wait)
 	}
+}
+
+// awaitingText says who may approve a redrive, until when and how.
+func awaitingText(r *client.Redrive) string {
+	return fmt.Sprintf("nothing is changed yet: the redrive of %d callbacks awaits an approval. Another key or "+
+		"person with the scope operate must run \"dispatcher redrive approve %s\"; without an approval it is "+
+		"canceled at %s", r.Matched, r.ID, console.ClockTime(r.ApproveBy))
 }
 
 // redriveSentence formats a redrive with its progress.
@@ -190,7 +201,7 @@ type redriveGet struct {
 // Run prints the redrive.
 func (cmd *redriveGet) Run(c *session) error {
 	if cmd.Wait {
-		return awaitRedrive(c, cmd.ID)
+		return awaitRedrive(c, cmd.ID, true)
 	}
 	r := get(redrivePath(cmd.ID)).onMissing(noRedrive(cmd.ID))
 	return printResponse(c, r, func(r *client.Redrive) {

@@ -19,6 +19,8 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1
 	ExitUsage  = 2
+	// ExitAwaiting: nothing is changed yet, because the act awaits an approval.
+	ExitAwaiting = 3
 )
 
 // Execute runs the command that the arguments name and returns the exit code. grammar is a pointer to a
@@ -97,6 +99,10 @@ func completeHelp(n *kong.Node, path string, examples map[string]string) {
 // ErrPrinted is a failure that the command has already printed. It only sets the exit code to ExitFailed.
 var ErrPrinted = errors.New("exit status 1")
 
+// ErrAwaiting is the end of a command whose act awaits an approval. The command has said so. It only sets the
+// exit code to ExitAwaiting.
+var ErrAwaiting = errors.New("exit status 3")
+
 // UsageError is a wrong command line or wrong settings, one line for each problem.
 type UsageError struct{ Lines []string }
 
@@ -139,6 +145,8 @@ func (c *Console) fail(err error) int {
 		return ExitOK
 	case errors.Is(err, ErrPrinted):
 		return ExitFailed
+	case errors.Is(err, ErrAwaiting):
+		return ExitAwaiting
 	case errors.As(err, &usage):
 		for _, line := range usage.Lines {
 			fmt.Fprintf(c.Err, "dispatcher: %s\n", line)
