@@ -69,7 +69,7 @@ type AlertSink struct {
 	Secret string `json:"secret,omitempty"`
 	// Phone numbers or user ids to mention, or all.
 	Mentions []string `json:"mentions,omitempty" api:"most=51" schema:"maxItems: 50"`
-	Language string   `json:"language,omitempty" schema:"enum: [en, zh-CN, null], default: en"`
+	Lang     string   `json:"lang,omitempty" schema:"enum: [en, zh-CN, null], default: en"`
 	// Mail server, such as smtps://mail.example:465.
 	Server   string   `json:"server,omitempty"`
 	Username string   `json:"username,omitempty"`

@@ -181,7 +181,7 @@ type ViewLinkRequest struct {
 	// none.
 	Embed []string `json:"embed,omitempty" api:"most=11" schema:"maxItems: 10"`
 	// Not given: the language of the reader's browser.
-	Language string `json:"language,omitempty" schema:"enum: [en, zh-CN]"`
+	Lang string `json:"lang,omitempty" schema:"enum: [en, zh-CN]"`
 	Change
 }
 

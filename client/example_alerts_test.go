@@ -28,7 +28,7 @@ func ExampleClient_CreateAlert() {
 	alert, err := c.CreateAlert(ctx, client.AlertChange{
 		Name: new("receivers"), When: &client.AlertWhen{Kind: "endpoint_success", Below: 90},
 		Sink: &client.AlertSink{
-			Type: "dingtalk", Language: "zh-CN", Secret: "SEC-of-the-robot",
+			Type: "dingtalk", Lang: "zh-CN", Secret: "SEC-of-the-robot",
 			URL: "https://oapi.dingtalk.com/robot/send?access_token=secret",
 		},
 	})

@@ -116,7 +116,7 @@ func (r *ViewLinkRequest) check(f *accept.Findings) {
 		f.Add("expires_in", "must be from 1m to 90d")
 	}
 	if r.Language != "" && !slices.Contains(LinkLanguages[:], r.Language) {
-		f.Add("language", "must be one of %s", strings.Join(LinkLanguages[:], ", "))
+		f.Add("lang", "must be one of %s", strings.Join(LinkLanguages[:], ", "))
 	}
 	if len(r.Embed) > maxLinkOrigins {
 		f.Add("embed", "has more than %d origins", maxLinkOrigins)

@@ -54,7 +54,7 @@ func TestBrowserMerchantsView(t *testing.T) {
 	attempts(ids[1], 1)
 	link := func(language string) string {
 		var made client.ViewLink
-		s.Post("/v1/endpoints/"+ep.ID+"/view_link", harness.Submission{"resend": true, "language": language,
+		s.Post("/v1/endpoints/"+ep.ID+"/view_link", harness.Submission{"resend": true, "lang": language,
 			"embed": []string{portal.URL}}, &made)
 		return made.URL
 	}

@@ -61,7 +61,7 @@ func readAlert(c *gin.Context, patch bool) (ch alert.Change, reason string, err 
 				return
 			}
 			ch.Sink = &sink.Config{
-				Type: s.Type, URL: s.URL, Secret: s.Secret, Mentions: s.Mentions, Language: s.Language,
+				Type: s.Type, URL: s.URL, Secret: s.Secret, Mentions: s.Mentions, Language: s.Lang,
 				Server: s.Server, Username: s.Username, Password: s.Password, From: s.From, To: s.To,
 			}
 		},

@@ -205,6 +205,7 @@ func (a *API) writeReport(c *gin.Context, read func() (*control.Report, error)) 
 		return err
 	}
 	lang := q.OneOf("lang", append([]string{"en"}, slices.Sorted(maps.Keys(a.ReportTexts))...)...)
+	q.Unknown()
 	if err := q.Err(); err != nil {
 		return err
 	}

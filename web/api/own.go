@@ -148,7 +148,7 @@ func (a *API) createViewLink(ctx context.Context, c *gin.Context, who caller, id
 		return err
 	}
 	asked := control.ViewLinkRequest{
-		ExpiresIn: length(r.ExpiresIn), Resend: r.Resend, Embed: r.Embed, Language: r.Language,
+		ExpiresIn: length(r.ExpiresIn), Resend: r.Resend, Embed: r.Embed, Language: r.Lang,
 		Invalid: d.invalid,
 	}
 	link, err := a.Engine.CreateViewLink(ctx, who.Project, id, asked, who.By(r.Reason))

@@ -319,7 +319,7 @@ func TestViewLink(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"expires_in":"91d"}`: "expires_in", `{"expires_in":"1s"}`: "expires_in",
 		`{"embed":["https://p.example/x"]}`: "embed[0]", `{"embed":["*"]}`: "embed[0]",
-		`{"language":"fr"}`: "language", `{"resend":1}`: "resend",
+		`{"lang":"fr"}`: "lang", `{"resend":1}`: "resend",
 	} {
 		f.refused(t, []string{field}, "POST", path, body)
 	}

@@ -297,7 +297,7 @@ func (f *form) sinkFields(c *sink.Config, other bool) {
 	case sink.DingTalk, sink.WeCom, sink.Feishu, sink.Slack:
 		add("mentions", strings.Join(c.Mentions, " "), false)
 	}
-	language := f.ask("sink.language", choiceField, "alerts.sink.language")
+	language := f.ask("sink.lang", choiceField, "alerts.sink.language")
 	for _, l := range f.ui.languages {
 		language.Options = append(language.Options, option{Value: l.code, Text: l.name, Data: true,
 			Chosen: l.code == cmp.Or(c.Language, sink.English)})
@@ -309,7 +309,7 @@ func (f *form) sinkFields(c *sink.Config, other bool) {
 func (r *request) alertChange() (alert.Change, error) {
 	ch := alert.Change{Name: new(r.value("name")), Sink: &sink.Config{
 		Type: r.value("type"), URL: r.value("sink.url"), Secret: r.value("sink.secret"),
-		Mentions: words(r.text("sink.mentions")), Language: r.value("sink.language"),
+		Mentions: words(r.text("sink.mentions")), Language: r.value("sink.lang"),
 		Server: r.value("sink.server"), Username: r.value("sink.username"),
 		Password: r.form.Get("sink.password"), From: r.value("sink.from"), To: words(r.text("sink.to")),
 	}, Digest: &alert.Digest{At: r.value("digest.at")}}

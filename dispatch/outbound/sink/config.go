@@ -53,7 +53,7 @@ type Config struct {
 	// Mentions are phone numbers or user ids, or "all". DingTalk, WeCom, Feishu and Slack have them.
 	Mentions []string `json:"mentions,omitempty"`
 	// Language is English or Chinese. Empty means English.
-	Language string `json:"language,omitempty"`
+	Language string `json:"lang,omitempty"`
 
 	// Server is the mail server, such as "smtps://mail.example:465" or "smtp://mail.example:587". The latter
 	// is secured with STARTTLS. Without a scheme, port 465 means smtps.

@@ -63,7 +63,7 @@ func TestValidate(t *testing.T) {
 		{`{"type":"dingtalk","url":"https://x.example/x","secret":"short"}`, "secret must be 8 to"},
 		{`{"type":"feishu","url":"https://x.example/x","mentions":["<at>"]}`, "mentions[0] must be a phone"},
 		{`{"type":"teams","url":"https://x.example/x","mentions":["all"]}`, "mentions cannot be used"},
-		{`{"type":"wecom","url":"https://x.example/x","language":"fr"}`, "language must be en or zh-CN"},
+		{`{"type":"wecom","url":"https://x.example/x","lang":"fr"}`, "lang must be en or zh-CN"},
 		{`{"type":"wecom","url":"https://x.example/x","to":["a@b.example"]}`, "to can only be used with"},
 		{`{"type":"webhook","url":"https://x.example/x","secret":"nope"}`, "secret secret does not begin"},
 		{`{"type":"email"}`, "server is required"},

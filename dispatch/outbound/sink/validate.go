@@ -42,7 +42,7 @@ func (c Config) Validate() []store.FieldError {
 		return f
 	}
 	if c.Language != "" && c.Language != English && c.Language != Chinese {
-		f.add("language", "must be %s or %s", English, Chinese)
+		f.add("lang", "must be %s or %s", English, Chinese)
 	}
 	if c.Type == Email {
 		c.validateEmail(&f)

@@ -14,7 +14,7 @@ type endpointViewLink struct {
 	ExpiresIn string   `in:"expires_in" placeholder:"DURATION" help:"Lifetime of the link, 1m to 90d. Default: 1h."`
 	Resend    bool     `in:"resend" help:"The merchant may also send its callbacks again."`
 	Embed     []string `in:"embed" placeholder:"ORIGIN" help:"Origin whose pages may show the link in a frame, such as https://portal.example. Can be repeated."`
-	Language  string   `in:"language" placeholder:"CODE" help:"en or zh-CN. Default: the language of the reader's browser."`
+	Lang      string   `in:"lang" placeholder:"CODE" help:"en or zh-CN. Default: the language of the reader's browser."`
 	changeFlags
 }
 

@@ -12,7 +12,7 @@ const sinksFile = `alert_sink:
   - type: dingtalk
     url: https://robot.example/robot/send?access_token=path-secret-1
     secret: signing-secret-2
-    language: zh-CN
+    lang: zh-CN
     mentions: ["13800000000"]
   - type: email
     server: smtps://mail.example:465
