@@ -41,9 +41,8 @@ type redriveCreate struct {
 // Help is the text below the summary of redrive create --help.
 func (*redriveCreate) Help() string {
 	return "A redrive runs on the server, also if this command is interrupted: \"dispatcher redrive get ID " +
-		"--wait\" shows it again. If it needs an approval of another key or person (setting " +
-		"approval_above) the command ends with exit code 3, and prints the command for that person. " +
-		"Without --state, retry takes only dead callbacks. Give at least one " +
+		"--wait\" shows it again. If it needs an approval (setting approval_above) the command " +
+		"ends with exit code 3, and prints the command for the second person. Without --state, retry takes only dead callbacks. Give at least one " +
 		"filter; to take all callbacks, name all states. A callback that is being attempted, or whose " +
 		"state does not allow the action, stays unchanged and is counted as such."
 }
