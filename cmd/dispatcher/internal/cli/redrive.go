@@ -41,10 +41,10 @@ type redriveCreate struct {
 // Help is the text below the summary of redrive create --help.
 func (*redriveCreate) Help() string {
 	return "A redrive runs on the server, also if this command is interrupted: \"dispatcher redrive get ID " +
-		"--wait\" shows it again. If it needs an approval (setting approval_above) the command " +
-		"ends with exit code 3, and prints the command for the second person. Without --state, retry " +
-		"takes only dead callbacks. Give at least one filter; to take all callbacks, name all states. A " +
-		"callback that is being attempted, or whose state does not allow the action, stays unchanged and is " +
+		"--wait\" shows it again. If it needs an approval (setting approval_above) the command ends with " +
+		"exit code 3, and prints the command for the second person. Without --state, retry takes only " +
+		"dead callbacks. Give at least one filter; to take all callbacks, name all states. A callback " +
+		"that is being attempted, or whose state does not allow the action, stays unchanged and is " +
 		"counted as such."
 }
 
@@ -140,9 +140,9 @@ func watchRedrive(
 
 // awaitingText says who may approve a redrive, until when and how.
 func awaitingText(r *client.Redrive) string {
-	return fmt.Sprintf("nothing is changed yet: the redrive of %d callbacks awaits an approval. Another key "+
-		"or person with the scope operate must run \"dispatcher redrive approve %s\"; without an approval it "+
-		"is canceled at %s", r.Matched, r.ID, console.ClockTime(r.ApproveBy))
+	return fmt.Sprintf("nothing is changed yet: the redrive of %d callbacks awaits an approval. Another "+
+		"key or person with the scope operate must run \"dispatcher redrive approve %s\"; without an "+
+		"approval it is canceled at %s", r.Matched, r.ID, console.ClockTime(r.ApproveBy))
 }
 
 // redriveSentence formats a redrive with its progress.
