@@ -90,7 +90,7 @@ func TestLabelsOfChinesePagesExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, label := range all {
-			known[label] = true
+			known[strings.TrimSuffix(label, "（{n}）")] = true
 		}
 	}
 	pages, err := filepath.Glob("docs/zh/*.md")
