@@ -113,7 +113,7 @@ type reportWriter struct {
 
 // line writes a line with the text of a key and a value.
 func (w *reportWriter) line(key string, value template.HTML) {
-	w.WriteString(template.HTMLEscapeString(w.T(key)) + w.T("evidence.colon") + string(value) + "\n")
+	w.WriteString(template.HTMLEscapeString(w.T(key)) + w.T("colon") + string(value) + "\n")
 }
 
 // part writes a line of an attempt.

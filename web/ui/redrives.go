@@ -122,6 +122,14 @@ func (row *redriveRow) Label() string {
 	return "redrives.state." + string(row.State)
 }
 
+// Says returns the catalogue key of the sentence about the state.
+func (row *redriveRow) Says() string {
+	if row.State == store.RedriveDone && row.Matched == 0 {
+		return "redrives.state.nothing.says"
+	}
+	return "redrives.state." + string(row.State) + ".says"
+}
+
 // bar draws the progress of a redrive.
 func (b *base) bar(redrive *store.Redrive) template.HTML {
 	return picture.Progress{
