@@ -9,8 +9,8 @@ import (
 
 func TestPagesAreReadOnce(t *testing.T) {
 	project := fstest.MapFS{}
-	for _, name := range []string{"README.md", "README.zh.md", "docs/index.md", "docs/guide/a.md",
-		"docs/zh/a.md", "deploy/b/c.md", "web/d.md", "docs/img/e.png"} {
+	for _, name := range []string{"README.md", "README.zh.md", "docs/index.md", "docs/guide/admin.md",
+		"docs/zh/admin.md", "deploy/b/c.md", "web/d.md", "docs/img/e.png"} {
 		project[name] = &fstest.MapFile{}
 	}
 	pages, err := Read(project)
@@ -18,7 +18,7 @@ func TestPagesAreReadOnce(t *testing.T) {
 	for _, p := range pages {
 		names = append(names, p.Name)
 	}
-	const want = "README.md deploy/b/c.md docs/guide/a.md docs/index.md"
+	const want = "README.md deploy/b/c.md docs/guide/admin.md docs/index.md"
 	if got := strings.Join(names, " "); got != want || err != nil {
 		t.Errorf("read %s (%v), want %s", got, err, want)
 	}
