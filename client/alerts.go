@@ -120,6 +120,8 @@ type Alert struct {
 	// The last message, and its callback. Null: none yet.
 	LastMessageAt time.Time `json:"last_message_at" api:"null"`
 	LastMessageID string    `json:"last_message_id" api:"null"`
+	// State of that callback. dead: the message did not arrive. Null: none yet, or it was purged.
+	LastMessageState State `json:"last_message_state" api:"null"`
 	// Why the last evaluation sent no message. Null: no error.
 	LastError string    `json:"last_error" api:"null"`
 	CreatedAt time.Time `json:"created_at"`

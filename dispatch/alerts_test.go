@@ -102,6 +102,8 @@ func TestDeadMessagesFireNothing(t *testing.T) {
 		dead := must(b.db.List(b.Context(), project, store.Filter{States: []store.State{store.Dead},
 			Topic: rules.Topic, Now: b.engine.Now(), Limit: 10}))
 		b.check(len(dead.Callbacks) > 0, "no message died")
+		last := must(b.engine.Alert(b.Context(), project, a.ID)).SentState
+		b.is("the last message", last, store.Dead)
 	})
 }
 

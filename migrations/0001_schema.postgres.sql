@@ -473,7 +473,7 @@ CREATE TABLE alert_firings (
 	fired_at      BIGINT NOT NULL,
 	clear_since   BIGINT NOT NULL,
 	resolved_at   BIGINT NOT NULL,
-	notified BIGINT NOT NULL,
+	message_id    TEXT NOT NULL,
 	live          BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX alert_firings_live ON alert_firings (project, alert_id, instance) WHERE live = 1;

@@ -468,7 +468,7 @@ CREATE TABLE alert_firings (
 	fired_at      INTEGER NOT NULL,
 	clear_since   INTEGER NOT NULL,
 	resolved_at   INTEGER NOT NULL,
-	notified INTEGER NOT NULL,
+	message_id    TEXT NOT NULL,
 	live          INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX alert_firings_live ON alert_firings (project, alert_id, instance) WHERE live = 1;

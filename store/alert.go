@@ -70,6 +70,8 @@ type Alert struct {
 	// SentAt is when the last message was accepted, SentID its callback, a bare ULID. Zero: none.
 	SentAt int64
 	SentID string
+	// SentState is the state of that callback, empty if it is gone. Only reads of the store set it.
+	SentState State
 	// LastError is why the last evaluation could not send a message. Empty: no error.
 	LastError string
 	// Version grows with each change and each step. A step with an older Version has no effect.
@@ -109,8 +111,10 @@ type AlertFiring struct {
 	// PendingSince is when the condition was first broken, FiredAt when the alert fired, ClearSince when the
 	// condition was met again, ResolvedAt when the firing ended. Zero: not yet.
 	PendingSince, FiredAt, ClearSince, ResolvedAt int64
-	// Notified: a message about the firing was sent.
-	Notified bool
+	// MessageID is the callback of the message that reported the firing, a bare ULID. Empty: none did.
+	MessageID string
+	// Lost: that message is dead. Only LiveFirings of the store sets it.
+	Lost bool
 	// Live: the evaluation still needs the row. The others are the history.
 	Live bool
 }

@@ -13,6 +13,9 @@ const (
 	clearFor = time.Minute
 	// messageEvery is the least time between two messages of an alert.
 	messageEvery = time.Minute
+	// repeatAfter is the time from the last message of an alert until firings are reported again whose
+	// message is dead.
+	repeatAfter = 30 * time.Minute
 	// maxInstances bounds the firings of an alert. Further instances are not followed until others end.
 	maxInstances = 200
 )
@@ -30,8 +33,8 @@ type advance struct {
 	// put are the firings to write, by id, and drop the ids of those to delete.
 	put  map[string]store.AlertFiring
 	drop []string
-	// fired and resolved are the firings that no message has reported.
-	fired, resolved []store.AlertFiring
+	// fired and resolved are the firings that no message has reported. The message of lost ones is dead.
+	fired, resolved, lost []store.AlertFiring
 	// firing is the number of instances that fire now.
 	firing int
 }
@@ -111,23 +114,35 @@ func (s *advance) add(a *store.Alert, r *store.AlertFiring, now int64) {
 	case r.FiredAt == 0:
 		return
 	case a.Silenced(now):
-		r.Notified, r.Live = false, !ended
-	case ended && r.Notified:
+		r.MessageID, r.Live = "", !ended
+	case ended && r.MessageID != "":
 		s.resolved = append(s.resolved, *r)
 	case ended:
 		r.Live = false
-	case !r.Notified:
+	case r.MessageID == "":
 		s.fired = append(s.fired, *r)
+	case r.Lost:
+		s.lost = append(s.lost, *r)
 	}
 	if !ended {
 		s.firing++
 	}
 }
 
-// markNotified marks what the message of this step reports.
-func (s *advance) markNotified() {
+// reports decides whether a message is due, and adds the lost firings to those that it reports.
+func (s *advance) reports(a *store.Alert, now int64) bool {
+	wait := messageEvery
+	if len(s.fired)+len(s.resolved) == 0 {
+		wait = repeatAfter
+	}
+	s.fired = append(s.fired, s.lost...)
+	return len(s.fired)+len(s.resolved) > 0 && now-a.SentAt >= wait.Milliseconds()
+}
+
+// markReported marks what the message of this step reports.
+func (s *advance) markReported(messageID string) {
 	for _, r := range s.fired {
-		r.Notified = true
+		r.MessageID, r.Lost = messageID, false
 		s.put[r.ID] = r
 	}
 	for _, r := range s.resolved {

@@ -17,11 +17,13 @@ type history struct {
 	now  int64
 	ids  int
 	rows map[string]store.AlertFiring
+	// dead are the ids of messages that died.
+	dead map[string]bool
 }
 
 func newHistory(t *testing.T, when store.AlertWhen) *history {
 	return &history{t: t, a: store.Alert{ID: "A", When: when}, now: 1_000_000_000,
-		rows: make(map[string]store.AlertFiring)}
+		rows: make(map[string]store.AlertFiring), dead: make(map[string]bool)}
 }
 
 // step evaluates once and returns what a message tells: "+a" for an instance that fired, "-a" for one that
@@ -31,6 +33,7 @@ func (h *history) step(found ...finding) (notified string) {
 	h.now += 10_000
 	var live []store.AlertFiring
 	for _, r := range h.rows {
+		r.Lost = h.dead[r.MessageID]
 		if r.Live {
 			live = append(live, r)
 		}
@@ -41,9 +44,9 @@ func (h *history) step(found ...finding) (notified string) {
 		h.ids++
 		return fmt.Sprintf("id%d", h.ids)
 	})
-	if n := len(step.fired) + len(step.resolved); n > 0 && h.now-h.a.SentAt >= messageEvery.Milliseconds() {
-		step.markNotified()
-		h.a.SentAt = h.now
+	if step.reports(&h.a, h.now) {
+		h.a.SentAt, h.a.SentID = h.now, fmt.Sprint("message at ", h.now)
+		step.markReported(h.a.SentID)
 		for _, r := range step.fired {
 			notified += "+" + r.Instance
 		}
@@ -109,6 +112,26 @@ func TestOneMessageForMany(t *testing.T) {
 	if notified := h.step(broken("b"), broken("c")); notified != "" {
 		t.Errorf("%q a step after a message", notified)
 	}
+}
+
+// A firing whose message died is reported again after a pause, or with the next message.
+func TestALostMessageIsRepeated(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, store.AlertWhen{})
+	h.want("+a", 1, broken("a"))
+	h.dead[h.a.SentID] = true
+	const pause = int(repeatAfter / (10 * time.Second))
+	h.want("+a", pause, broken("a"))
+	h.dead[h.a.SentID] = true
+	h.want("+a", pause, broken("a"))
+	h.want("", 2*pause, broken("a")) // it arrived
+	h.want("+b", 1, broken("a"), broken("b"))
+	h.dead[h.a.SentID] = true
+	h.want("", 6, broken("a"), broken("b"))
+	h.want("+c+b", 1, broken("a"), broken("b"), broken("c"))
+	h.dead[h.a.SentID] = true
+	h.want("-a-b-c", 7)
+	h.want("", 2*pause)
 }
 
 // A silence has no messages. What fires after it is reported again, once; what ended in it is not.

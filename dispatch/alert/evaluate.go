@@ -112,7 +112,7 @@ func (as *Alerts) step(
 	s := store.AlertStep{
 		Alert: *a, Now: now, NextDigest: a.NextDigest, LastError: a.LastError, Drop: step.drop,
 	}
-	tells := len(step.fired)+len(step.resolved) > 0 && now-a.SentAt >= messageEvery.Milliseconds()
+	reports := step.reports(a, now)
 	digest := a.NextDigest != 0 && a.NextDigest <= now
 	var err error
 	switch {
@@ -122,13 +122,13 @@ func (as *Alerts) step(
 		if !a.Silenced(now) {
 			s.Draft, err = as.digest(ctx, a, now)
 		}
-	case tells:
+	case reports:
 		s.Draft, err = as.draft(ctx, a, changeMessage(a, &step, as.link(a, step.fired), now))
 		if err == nil {
-			step.markNotified()
+			step.markReported(s.Draft.Callback.ID)
 		}
 	}
-	if digest || tells {
+	if digest || reports {
 		s.LastError = ""
 	}
 	if err != nil { // the next evaluation tries again

@@ -9,11 +9,18 @@ import (
 )
 
 var firingColumns = sqldb.Named[store.AlertFiring](`id project alert_id instance name value pending_since
-	fired_at clear_since resolved_at notified live`)
+	fired_at clear_since resolved_at message_id live`)
+
+// liveFiring adds whether the message of a firing is dead.
+func liveFiring(r *store.AlertFiring) sqldb.Columns {
+	return append(firingColumns(r), col(`CASE WHEN EXISTS (SELECT 1 FROM callbacks
+		WHERE callbacks.id = alert_firings.message_id AND callbacks.state = 'dead') THEN 1 ELSE 0 END`,
+		sqldb.Bool(&r.Lost)))
+}
 
 // LiveFirings returns what the alerts of a project have found and not finished, by alert and instance.
 func (db *DB) LiveFirings(ctx context.Context, project string, limit int) ([]store.AlertFiring, error) {
-	return sqldb.Select(db.read(ctx, "read firings"), firingColumns, `FROM alert_firings
+	return sqldb.Select(db.read(ctx, "read firings"), liveFiring, `FROM alert_firings
 		WHERE project = $1 AND live = 1
 		ORDER BY alert_id, instance
 		LIMIT $2`, project, limit)

@@ -18,6 +18,12 @@ var alertColumns = sqldb.Named[store.Alert](`id project name condition=When sink
 	silence_until digest_at digest_zone next_digest enabled sent_at sent_id last_error version created_at
 	updated_at`)
 
+// alertWithState adds the state of the last message.
+func alertWithState(a *store.Alert) sqldb.Columns {
+	return append(alertColumns(a), col(`COALESCE((SELECT callbacks.state FROM callbacks
+		WHERE callbacks.id = alerts.sent_id), '')`, (*string)(&a.SentState)))
+}
+
 // alertRowColumns are the columns of a write.
 func alertRowColumns(a *alertRow) sqldb.Columns {
 	a.sealedKey, a.search = a.SealedKey(), store.Fold(a.Name)
@@ -151,7 +157,7 @@ func (db *DB) DeleteAlert(ctx context.Context, project, id string, now int64,
 
 // Alert returns an alert of the project, or store.ErrNotFound.
 func (db *DB) Alert(ctx context.Context, project, id string) (store.Alert, error) {
-	return sqldb.Get(db.read(ctx, "read alerts"), "alert "+id, alertColumns,
+	return sqldb.Get(db.read(ctx, "read alerts"), "alert "+id, alertWithState,
 		`FROM alerts WHERE id = $1 AND project = $2`, id, project)
 }
 
@@ -165,7 +171,7 @@ func (db *DB) Alerts(ctx context.Context, project string, f store.AlertFilter) (
 		q.and("enabled = ?", sqldb.Bool(f.Enabled))
 	}
 	q.add("\n\tORDER BY id DESC LIMIT ?", min(max(f.Limit, 1), maxList+1))
-	return sqldb.Select(db.read(ctx, "read alerts"), alertColumns, q.text, q.args...)
+	return sqldb.Select(db.read(ctx, "read alerts"), alertWithState, q.text, q.args...)
 }
 
 // AlertProjects returns, in order, up to limit projects above after that have an enabled alert.

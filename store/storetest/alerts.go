@@ -59,19 +59,24 @@ func testAlertSteps(f *fixture) {
 		errOf(f.Get(f.ctx(), project, late.Callback.ID)))
 
 	f.now += 1000
-	one.FiredAt, one.Notified, one.Value = f.now, true, 3
 	message := f.draft()
+	one.FiredAt, one.MessageID, one.Value = f.now, message.Callback.ID, 3
 	firing := []store.AlertFiring{one}
 	got = f.step(store.AlertStep{Alert: a, Put: firing, Drop: []string{two.ID}, Draft: &message})
 	f.check(got.Won && got.Accepted.Callback.ID == message.Callback.ID, "step with a message: %+v", got)
 	same(f, "firing", []store.AlertFiring{one}, f.live())
 	after = f.getAlert(a.ID)
-	f.check(after.SentAt == f.now && after.SentID == message.Callback.ID && after.LastError == "",
-		"alert after its message: %+v", after)
+	f.check(after.SentAt == f.now && after.SentID == message.Callback.ID && after.LastError == "" &&
+		after.SentState == store.Scheduled, "alert after its message: %+v", after)
 	f.wantOpen(1)
+	f.commit(f.died(f.claim(message.Callback.ID)))
+	one.Lost = true
+	same(f, "a firing whose message is dead", []store.AlertFiring{one}, f.live())
+	after = f.getAlert(a.ID)
+	same(f, "the state of the last message", store.Dead, after.SentState)
 
 	f.now += 1000
-	one.ResolvedAt, one.Live = f.now, false
+	one.ResolvedAt, one.Live, one.Lost = f.now, false, false
 	f.step(store.AlertStep{Alert: a, Put: []store.AlertFiring{one}})
 	same(f, "live firings after the end", 0, len(f.live()))
 	same(f, "history", []store.AlertFiring{one}, must(f.AlertFirings(f.ctx(), project, a.ID, 10)))

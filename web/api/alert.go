@@ -140,7 +140,8 @@ func alertOf(v *alert.View) client.Alert {
 		Since: moment(v.Since), Firing: v.Firing, SilenceUntil: moment(v.SilenceUntil),
 		Digest: client.Null[client.AlertDigest](), Enabled: v.Enabled,
 		LastMessageAt: moment(v.SentAt), LastMessageID: prefixed(store.CallbackPrefix, v.SentID),
-		LastError: v.LastError, CreatedAt: moment(v.CreatedAt), UpdatedAt: moment(v.UpdatedAt),
+		LastMessageState: client.State(v.SentState),
+		LastError:        v.LastError, CreatedAt: moment(v.CreatedAt), UpdatedAt: moment(v.UpdatedAt),
 	}
 	if !v.Silenced {
 		out.SilenceUntil = time.Time{}

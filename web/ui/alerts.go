@@ -68,6 +68,14 @@ type alertRow struct {
 	Cures     []problemAct
 }
 
+// Lost returns the id of the last message if it is dead, else "".
+func (row *alertRow) Lost() string {
+	if row.SentState != store.Dead {
+		return ""
+	}
+	return store.CallbackPrefix + row.SentID
+}
+
 // A firingRow is one firing in the history of an alert.
 type firingRow struct {
 	store.AlertFiring

@@ -181,8 +181,17 @@ func (cmd *alertList) Run(c *session) error {
 	return list(c, cmd.listFlags, "/v1/alerts", cmd, "no alerts match", header,
 		func(a *client.Alert) []any {
 			return []any{a.ID, console.Short(a.Name, 32), condition(a), console.Printable(a.Sink.Type),
-				alertState(c, a), agoOr(a.LastMessageAt, now, "never")}
+				alertState(c, a), lastMessage(a, now)}
 		})
+}
+
+// lastMessage returns when the last message was sent, and whether it arrived.
+func lastMessage(a *client.Alert, now time.Time) string {
+	when := agoOr(a.LastMessageAt, now, "never")
+	if a.LastMessageState == client.Dead {
+		when += ", not delivered"
+	}
+	return when
 }
 
 // condition formats the condition of an alert in short.
@@ -238,7 +247,7 @@ func (cmd *alertGet) Run(c *session) error {
 			"window", string(w.Window), "min attempts", attempts, "endpoint", w.Endpoint, "lane", w.Lane,
 			"schedule", w.Schedule, "sink", strings.TrimSpace(a.Sink.Type+" "+a.Sink.URL+a.Sink.Server),
 			"state", alertState(c, a), "since", since, "digest", digest,
-			"last message", strings.TrimSpace(agoOr(a.LastMessageAt, now, "never")+" "+a.LastMessageID),
+			"last message", strings.TrimSpace(lastMessage(a, now)+" "+a.LastMessageID),
 			"last error", a.LastError, "created", console.ClockTime(a.CreatedAt),
 			"changed", console.ClockTime(a.UpdatedAt))
 	})
