@@ -67,8 +67,9 @@ type CallbackRequest struct {
 	Endpoint string  `json:"endpoint,omitempty"`
 	Method   string  `json:"method,omitempty" schema:"default: POST"`
 	Headers  Headers `json:"headers,omitempty"`
-	Topic    string  `json:"topic,omitempty"`
-	Ref      string  `json:"ref,omitempty" schema:"maxLength: 256"`
+	// Must not begin with "dispatcher.", in upper or lower case: that is for Dispatcher's own messages.
+	Topic string `json:"topic,omitempty"`
+	Ref   string `json:"ref,omitempty" schema:"maxLength: 256"`
 	// JSON. Its bytes are sent exactly as they are in the request. At most one of payload, body and
 	// body_base64.
 	Payload     json.RawMessage `json:"payload,omitempty"`

@@ -222,7 +222,8 @@ type FindingCounts struct {
 	Unfinished int64 `json:"unfinished"`
 	// Of these: with several callbacks.
 	Duplicates int64 `json:"duplicates"`
-	// Pairs of reference and topic of accepted callbacks that are not in the list.
+	// Pairs of reference and topic of accepted callbacks that are not in the list. At most 1000000 are
+	// counted.
 	Extra int64 `json:"extra"`
 }
 

@@ -1,9 +1,21 @@
 package store
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // DefaultProject is the project that exists from the first migration on.
 const DefaultProject = "default"
+
+// OwnTopics begins the topics of the program's own messages: operational events, alerts and tests. Callers
+// cannot use such topics.
+const OwnTopics = "dispatcher."
+
+// IsOwnTopic reports whether a topic is reserved for the program, in whatever case it is written.
+func IsOwnTopic(topic string) bool {
+	return len(topic) >= len(OwnTopics) && strings.EqualFold(topic[:len(OwnTopics)], OwnTopics)
+}
 
 // A Callback is one HTTP request that must reach its receiver. The dispatcher attempts it until it is
 // terminal.

@@ -206,6 +206,8 @@ type Submission struct {
 	Labels       map[string]string
 	// CreatedBy is Callback.CreatedBy. It may be empty, and is no part of an idempotent request.
 	CreatedBy string
+	// Own: the program itself sends the callback, so its topic may be one of store.OwnTopics.
+	Own bool
 
 	// IdempotencyKey is empty for none. Route and Fingerprint, a hash of the request's bytes, belong to it.
 	IdempotencyKey string

@@ -276,6 +276,10 @@ func checkTexts(s *Submission, f *Findings) {
 	} {
 		CheckText(t.field, t.text, t.most, f)
 	}
+	if store.IsOwnTopic(s.Topic) && !s.Own && s.Route != AlertsRoute {
+		f.Add("topic", "must not begin with %q, which is reserved for Dispatcher's own messages",
+			store.OwnTopics)
+	}
 	if len(s.Labels) > MaxLabels {
 		f.Add("labels", "has %d labels; at most %d are allowed", len(s.Labels), MaxLabels)
 	}

@@ -55,6 +55,8 @@ func TestDraftRefusesByField(t *testing.T) {
 		{"body_base64", func(s *Submission) { s.BodyField, s.Body = "body_base64", make([]byte, MaxBody+1) }},
 		{"content_type", func(s *Submission) { s.ContentType = "a\nb" }},
 		{"topic", func(s *Submission) { s.Topic = long(MaxTopic + 1) }},
+		{"topic", func(s *Submission) { s.Topic = "dispatcher.alert" }},
+		{"topic", func(s *Submission) { s.Topic = "Dispatcher.reconcile.unbalanced" }},
 		{"ref", func(s *Submission) { s.Ref = long(MaxRef + 1) }},
 		{"ref", func(s *Submission) { s.Ref = "a\x00" }},
 		{"ref", func(s *Submission) { s.Ref = "\xff" }},

@@ -22,7 +22,7 @@ import (
 )
 
 // Topic is the topic of the messages.
-const Topic = "dispatcher.alert"
+const Topic = store.OwnTopics + "alert"
 
 // Store is the part of SQL that this package uses. sqlstore.DB implements it.
 type Store interface {
@@ -58,6 +58,7 @@ type Store interface {
 	LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error)
 	LateSchedules(ctx context.Context, project string, before int64, limit int) ([]store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
+	Project(ctx context.Context, id string) (store.Project, error)
 	ReconcileReports(ctx context.Context, project, before string, limit int) ([]store.ReconcileReport, error)
 }
 

@@ -255,7 +255,7 @@ func (r *EditRequest) apply(c *store.Callback, policy *store.Policy, now int64) 
 }
 
 // TestTopic is the topic of test sends.
-const TestTopic = "dispatcher.test"
+const TestTopic = store.OwnTopics + "test"
 
 // TestEndpoint sends a test callback to an endpoint. The callback takes the usual way through the index and
 // is signed and judged like any other, but its policy allows one attempt only.
@@ -271,6 +271,7 @@ func (ct *Controller) TestEndpoint(ctx context.Context, project, id string,
 	receipts, err := ct.accept.Accept(ctx, project, []accept.Submission{{
 		Endpoint: store.EndpointPrefix + id, Topic: TestTopic, Body: body, BodyField: "payload",
 		Choice: accept.Choice{PolicyName: "none"}, CreatedBy: strings.TrimPrefix(by.ID, store.KeyPrefix),
+		Own: true,
 	}})
 	if err != nil {
 		return store.Callback{}, err

@@ -17,13 +17,12 @@ import (
 // The topics of operational events. Endpoints of the project subscribe to them like to any topic, and a
 // callback is sent. A dead callback of such an event creates no further event.
 const (
-	operational     = "dispatcher."
-	TopicDead       = operational + "callback.dead"
-	TopicUnresolved = operational + "poll.unresolved"
-	TopicFailing    = operational + "endpoint.failing"
-	TopicDisabled   = operational + "endpoint.disabled"
-	TopicRecovered  = operational + "endpoint.recovered"
-	TopicUnbalanced = operational + "reconcile.unbalanced"
+	TopicDead       = store.OwnTopics + "callback.dead"
+	TopicUnresolved = store.OwnTopics + "poll.unresolved"
+	TopicFailing    = store.OwnTopics + "endpoint.failing"
+	TopicDisabled   = store.OwnTopics + "endpoint.disabled"
+	TopicRecovered  = store.OwnTopics + "endpoint.recovered"
+	TopicUnbalanced = store.OwnTopics + "reconcile.unbalanced"
 )
 
 const (
@@ -112,7 +111,7 @@ func (rp *Reporter) publishProject(ctx context.Context, r *store.FeedReader, dea
 
 // publishDead publishes one event of the feed if the callback is dead.
 func (rp *Reporter) publishDead(ctx context.Context, project string, o *store.TerminalEvent) error {
-	if o.State != store.Dead || strings.HasPrefix(o.Topic, operational) {
+	if o.State != store.Dead || strings.HasPrefix(o.Topic, store.OwnTopics) {
 		return nil
 	}
 	topic := TopicDead

@@ -2,7 +2,9 @@ package sqlstore
 
 import (
 	"context"
+	"hash/maphash"
 	"slices"
+	"strings"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
@@ -101,7 +103,12 @@ func (db *DB) CompareItems(ctx context.Context, project string, from, to int64, 
 	return c.compare(newGivenItems(items))
 }
 
-// An itemComparer compares a list with the callbacks of a span.
+// maxExtra bounds the extra items that a comparison counts, and so its memory.
+const maxExtra = 1_000_000
+
+// An itemComparer compares a list with the callbacks of a span. It reads each callback of the span once, in
+// windows, so its time grows with their number, also if many callbacks have one reference. It keeps a hash of
+// each listed and extra item that it has seen, not the item.
 type itemComparer struct {
 	db       *DB
 	read     sqldb.Read
@@ -114,13 +121,20 @@ type itemComparer struct {
 	result store.ItemComparison
 	// kept are the items of each kind.
 	kept map[store.ItemKind][]store.ReconcileItem
+	seed maphash.Seed
+	// found are the callbacks of listed items, and extra the items that are not listed, by hash.
+	found map[uint64]itemCounts
+	extra map[uint64]bool
 }
 
 func (c *itemComparer) compare(list itemList) (store.ItemComparison, error) {
-	c.kept = make(map[store.ItemKind][]store.ReconcileItem)
-	err := list.pages(c.lookUp)
+	c.kept, c.seed = make(map[store.ItemKind][]store.ReconcileItem), maphash.MakeSeed()
+	c.found, c.extra = make(map[uint64]itemCounts), make(map[uint64]bool)
+	err := c.db.inWindows(c.read, c.project, c.from, c.to, func(after, end string) error {
+		return c.scan(list, after, end)
+	})
 	if err == nil {
-		err = c.findExtra(list)
+		err = list.pages(c.judge)
 	}
 	if err != nil {
 		return store.ItemComparison{}, err
@@ -139,110 +153,141 @@ func (c *itemComparer) keep(count *int64, item store.ReconcileItem) {
 	}
 }
 
-// A foundItem counts the callbacks of one listed item.
-type foundItem struct {
-	store.RefTopic
+// itemCounts counts the callbacks of one item. first is the id of the first.
+type itemCounts struct {
 	callbacks, succeeded, open, dead int64
 	first                            string
 }
 
-func foundItemColumns(f *foundItem) sqldb.Columns {
-	count := func(what string) string { return "SUM(CASE WHEN " + what + " THEN 1 ELSE 0 END)" }
-	return sqldb.Columns{
-		col("i.ref", &f.Ref), col("i.topic", &f.Topic), col("COUNT(*)", &f.callbacks),
-		col(count("callbacks.state = 'succeeded'"), &f.succeeded),
-		col(count("callbacks.state = 'scheduled'"), &f.open),
-		col(count("callbacks.state = 'dead'"), &f.dead), col("MIN(requests.id)", &f.first),
-	}
-}
-
 // state returns the best state of the callbacks.
-func (f *foundItem) state() store.State {
+func (n *itemCounts) state() store.State {
 	switch {
-	case f.succeeded > 0:
+	case n.succeeded > 0:
 		return store.Succeeded
-	case f.open > 0:
+	case n.open > 0:
 		return store.Scheduled
-	case f.dead > 0:
+	case n.dead > 0:
 		return store.Dead
 	}
 	return store.Canceled
 }
 
-// lookUp finds the callbacks of one page of the list, by the index requests_ref.
-func (c *itemComparer) lookUp(page []store.RefTopic) error {
-	if len(page) == 0 {
-		return nil
+// A foundItem is an item with its callbacks. Rows of requests without a callback were lost. They are in first
+// alone.
+type foundItem struct {
+	store.RefTopic
+	itemCounts
+}
+
+func foundItemColumns(f *foundItem) sqldb.Columns {
+	count := func(what string) string { return "SUM(CASE WHEN " + what + " THEN 1 ELSE 0 END)" }
+	return sqldb.Columns{
+		col("requests.ref", &f.Ref), col("requests.topic", &f.Topic),
+		col("COUNT(callbacks.id)", &f.callbacks),
+		col(count("callbacks.state = 'succeeded'"), &f.succeeded),
+		col(count("callbacks.state = 'scheduled'"), &f.open),
+		col(count("callbacks.state = 'dead'"), &f.dead), col("MIN(requests.id) AS first", &f.first),
 	}
-	rows, err := sqldb.Select(c.read, foundItemColumns, `FROM $i CROSS JOIN requests CROSS JOIN callbacks
-		WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
-			AND requests.id > $2 AND requests.id < $3 AND requests.topic = i.topic
-			AND callbacks.id = requests.id
-		GROUP BY i.ref, i.topic`, c.project, idsFrom(c.from), idsFrom(c.until),
-		sqldb.Rows(page, refTopicColumns))
+}
+
+// scan reads the callbacks of one window of the span. Listed ones are counted in found. The others are extra,
+// except messages of the program itself.
+func (c *itemComparer) scan(list itemList, after, end string) error {
+	rows, err := sqldb.Select(c.read, foundItemColumns, `FROM requests
+		LEFT JOIN callbacks ON callbacks.id = requests.id
+		WHERE requests.project = $1 AND requests.id > $2 AND requests.id <= $3 AND requests.ref <> ''
+		GROUP BY requests.ref, requests.topic ORDER BY first`, c.project, after, end)
 	if err != nil {
 		return err
 	}
-	found := make(map[store.RefTopic]*foundItem, len(rows))
+	items := make([]store.RefTopic, len(rows))
 	for i := range rows {
-		found[rows[i].RefTopic] = &rows[i]
+		items[i] = rows[i].RefTopic
 	}
-	for _, listed := range page {
-		c.result.Listed++
-		f := found[listed]
-		if f == nil {
-			c.keep(&c.result.Missing, store.ReconcileItem{Kind: store.ItemMissing, RefTopic: listed})
-			continue
-		}
-		c.result.Matched++
-		item := store.ReconcileItem{RefTopic: listed, State: f.state(), CallbackID: f.first,
-			Callbacks: f.callbacks}
-		if item.State != store.Succeeded {
-			item.Kind = store.ItemUnfinished
-			c.keep(&c.result.Unfinished, item)
-		}
-		if f.callbacks > 1 {
-			item.Kind = store.ItemDuplicate
-			c.keep(&c.result.Duplicates, item)
+	unlisted, err := list.unlisted(items)
+	if err != nil {
+		return err
+	}
+	rest := make(map[store.RefTopic]bool, len(unlisted))
+	for _, item := range unlisted {
+		rest[item] = true
+	}
+	for i := range rows {
+		f := &rows[i]
+		hash := maphash.Comparable(c.seed, f.RefTopic)
+		switch {
+		case !rest[f.RefTopic]:
+			c.count(f)
+		case strings.HasPrefix(f.Topic, store.OwnTopics), c.extra[hash], len(c.extra) == maxExtra:
+		default:
+			c.extra[hash] = true
+			c.keep(&c.result.Extra, store.ReconcileItem{Kind: store.ItemExtra, RefTopic: f.RefTopic,
+				CallbackID: f.first})
 		}
 	}
 	return nil
 }
 
-// findExtra finds the callbacks of the span whose reference and topic are not listed, except messages of the
-// program itself: their topics begin with "dispatcher.". Only the first callback of a reference and topic
-// counts, so each is found once, in whatever window.
-func (c *itemComparer) findExtra(list itemList) error {
-	type firstOf struct {
-		store.RefTopic
-		id string
+// count adds the callbacks of a listed item.
+func (c *itemComparer) count(f *foundItem) {
+	if f.callbacks == 0 {
+		return
 	}
-	columns := func(f *firstOf) sqldb.Columns {
-		return sqldb.Columns{col("requests.ref", &f.Ref), col("requests.topic", &f.Topic),
-			col("requests.id", &f.id)}
+	hash := maphash.Comparable(c.seed, f.RefTopic)
+	n, known := c.found[hash]
+	if !known {
+		n.first = f.first
 	}
-	return c.db.inWindows(c.read, c.project, c.from, c.to, func(after, end string) error {
-		rows, err := sqldb.Select(c.read, columns, `FROM requests
-			WHERE requests.project = $1 AND requests.id > $2 AND requests.id <= $3 AND requests.ref <> ''
-				AND requests.topic NOT LIKE 'dispatcher.%'
-				AND NOT EXISTS (
-					SELECT 1 FROM requests AS earlier
-					WHERE earlier.project = $1 AND earlier.ref = requests.ref AND earlier.ref <> ''
-						AND earlier.id > $4 AND earlier.id < requests.id
-						AND earlier.topic = requests.topic)
-			ORDER BY requests.id`, c.project, after, end, idsFrom(c.from))
-		if err != nil {
+	n.callbacks, n.succeeded = n.callbacks+f.callbacks, n.succeeded+f.succeeded
+	n.open, n.dead = n.open+f.open, n.dead+f.dead
+	c.found[hash] = n
+}
+
+// addLater counts the callbacks of one page of the list that were accepted after the span, by the index
+// requests_ref. It reads the callbacks of each reference once for the page.
+func (c *itemComparer) addLater(page []store.RefTopic) error {
+	listed, refs := make(map[store.RefTopic]bool, len(page)), make(map[string]bool, len(page))
+	for _, item := range page {
+		listed[item], refs[item.Ref] = true, true
+	}
+	rows, err := sqldb.Select(c.read, foundItemColumns, `FROM $i CROSS JOIN requests CROSS JOIN callbacks
+		WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
+			AND requests.id > $2 AND requests.id < $3 AND callbacks.id = requests.id
+		GROUP BY requests.ref, requests.topic`, c.project, idsFrom(c.to), idsFrom(c.until),
+		sqldb.Texts("ref", sortedKeys(refs)))
+	for i := range rows {
+		if f := &rows[i]; listed[f.RefTopic] {
+			c.count(f)
+		}
+	}
+	return err
+}
+
+// judge decides what became of the items of one page of the list.
+func (c *itemComparer) judge(page []store.RefTopic) error {
+	if len(page) > 0 && c.until > c.to {
+		if err := c.addLater(page); err != nil {
 			return err
 		}
-		items, ids := make([]store.RefTopic, len(rows)), make(map[store.RefTopic]string, len(rows))
-		for i := range rows {
-			items[i], ids[rows[i].RefTopic] = rows[i].RefTopic, rows[i].id
+	}
+	for _, listed := range page {
+		c.result.Listed++
+		n, found := c.found[maphash.Comparable(c.seed, listed)]
+		if !found {
+			c.keep(&c.result.Missing, store.ReconcileItem{Kind: store.ItemMissing, RefTopic: listed})
+			continue
 		}
-		extra, err := list.unlisted(items)
-		for _, item := range extra {
-			c.keep(&c.result.Extra, store.ReconcileItem{Kind: store.ItemExtra, RefTopic: item,
-				CallbackID: ids[item]})
+		c.result.Matched++
+		item := store.ReconcileItem{RefTopic: listed, State: n.state(), CallbackID: n.first,
+			Callbacks: n.callbacks}
+		if item.State != store.Succeeded {
+			item.Kind = store.ItemUnfinished
+			c.keep(&c.result.Unfinished, item)
 		}
-		return err
-	})
+		if n.callbacks > 1 {
+			item.Kind = store.ItemDuplicate
+			c.keep(&c.result.Duplicates, item)
+		}
+	}
+	return nil
 }

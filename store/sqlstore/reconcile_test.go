@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -65,6 +66,39 @@ func TestReconcileAfterARunThatDied(t *testing.T) {
 		must(db.PurgeReconciles(ctx, later, testNow, day, 100))
 		if again := must(db.ReconcileItems(ctx, project, day, "", 0, 10)); len(again) != 2 || stored() != 2 {
 			t.Errorf("after the purge the report has %+v, and %d items are stored", again, stored())
+		}
+	})
+}
+
+// A reference with thousands of topics is compared in a time that grows with their number, so that no
+// statement reaches the time limit of reads.
+func TestOneReferenceWithManyTopics(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		now := time.Now().UnixMilli()
+		const many = 8000
+		list := make([]store.RefTopic, 0, many/2)
+		for i := 0; i < many; i += 1000 {
+			drafts := newDrafts(1000, now)
+			for k := range drafts {
+				c := &drafts[k].Callback
+				c.Ref, c.Topic = "merchant-7", fmt.Sprint(i+k)
+				if k%2 == 0 {
+					list = append(list, store.RefTopic{Ref: c.Ref, Topic: c.Topic})
+				}
+			}
+			must(db.Accept(t.Context(), drafts))
+		}
+		list = append(list, store.RefTopic{Ref: "merchant-7", Topic: "lost"})
+		project := newDrafts(1, now)[0].Callback.Project
+		c := must(db.CompareItems(t.Context(), project, now-1, now+60_000, list, 3))
+		if c.Listed != many/2+1 || c.Matched != many/2 || c.Missing != 1 || c.Extra != many/2 {
+			t.Errorf("the comparison is %+v", c)
+		}
+		must(db.AddExpected(t.Context(), project, "2026-01-01", list, many, now))
+		r := must(db.RunReconcile(t.Context(), store.ReconcileRun{Project: project, Day: "2026-01-01",
+			Timezone: "UTC", From: now - 1, To: now + 1}, 3, now+60_000, store.Actor{}))
+		if r.Matched != many/2 || r.Missing != 1 {
+			t.Errorf("the report is %+v", r)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func newGenerator(cl *remote.Client, r *benchReceiver, p *benchPlan) (*generator
 		return nil, err
 	}
 	form, err := json.Marshal(map[string]any{
-		"topic": "dispatcher.bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),
+		"topic": "bench", "ref": p.run, "lane": p.run, "payload": json.RawMessage(r.body),
 		// A run takes minutes, so failed attempts are retried soon.
 		"policy": map[string]any{"tiers": []string{"1s", "2s", "5s"},
 			"timeout": schedule.FormatDuration(max(15*time.Second, p.delay+10*time.Second))},
