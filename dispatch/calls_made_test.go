@@ -184,6 +184,9 @@ func (s *calledStore) Expire(ctx context.Context, a1 int64, a2 int) ([]store.Ope
 func (s *calledStore) ExpireRedrives(ctx context.Context, a1 int64, a2 int) (bool, error) {
 	return call1(ctx, s, "ExpireRedrives", func(ctx context.Context) (bool, error) { return s.Store.ExpireRedrives(ctx, a1, a2) }, a1, a2)
 }
+func (s *calledStore) FailReconcile(ctx context.Context, a1 string, a2 int64, a3 string) error {
+	return call0(ctx, s, "FailReconcile", func(ctx context.Context) error { return s.Store.FailReconcile(ctx, a1, a2, a3) }, a1, a2, a3)
+}
 func (s *calledStore) FailingEndpoints(ctx context.Context, a1 int) (int, error) {
 	return call1(ctx, s, "FailingEndpoints", func(ctx context.Context) (int, error) { return s.Store.FailingEndpoints(ctx, a1) }, a1)
 }

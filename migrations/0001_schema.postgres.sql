@@ -24,6 +24,7 @@ CREATE TABLE projects (
 	reconcile_zone TEXT NOT NULL DEFAULT '',
 	reconcile_list INTEGER NOT NULL DEFAULT 0,
 	reconcile_next BIGINT NOT NULL DEFAULT 0,
+	reconcile_error TEXT NOT NULL DEFAULT '',
 	version      BIGINT NOT NULL DEFAULT 0,
 	created_at   BIGINT NOT NULL,
 	updated_at   BIGINT NOT NULL DEFAULT 0,

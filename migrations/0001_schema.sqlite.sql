@@ -22,6 +22,7 @@ CREATE TABLE projects (
 	reconcile_zone TEXT NOT NULL DEFAULT '',
 	reconcile_list INTEGER NOT NULL DEFAULT 0,
 	reconcile_next INTEGER NOT NULL DEFAULT 0,
+	reconcile_error TEXT NOT NULL DEFAULT '',
 	version      INTEGER NOT NULL DEFAULT 0,
 	created_at   INTEGER NOT NULL,
 	updated_at   INTEGER NOT NULL DEFAULT 0,

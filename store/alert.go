@@ -19,7 +19,8 @@ const (
 	AlertPollUnresolved AlertKind = "poll_unresolved"
 	// AlertScheduleLate: a schedule is late by more than Above, or its last run created no callback.
 	AlertScheduleLate AlertKind = "schedule_late"
-	// AlertReconcile: the last daily reconciliation does not balance, or references are missing.
+	// AlertReconcile: a reconciliation of the last days does not balance, references or the list are missing,
+	// or the daily run is late.
 	AlertReconcile AlertKind = "reconcile"
 )
 

@@ -18,6 +18,8 @@ type Project struct {
 	// Reconcile is the daily reconciliation, and ReconcileNext the time of its next run. Zero: none.
 	Reconcile     Reconciling
 	ReconcileNext int64
+	// ReconcileError is why the due run failed: ReconcileTooLong, ReconcileFailed, or empty.
+	ReconcileError string
 	// Version grows with each change of the project, its presets or its pause. One sequence numbers the
 	// changes of all projects and endpoints.
 	Version   int64

@@ -78,6 +78,35 @@ type Reconciling struct {
 	ExpectList bool
 }
 
+// Why a daily run failed. It is tried again.
+const (
+	// ReconcileTooLong: the callbacks of the day could not be read in time.
+	ReconcileTooLong = "too_long"
+	// ReconcileFailed: the log of the server has the error.
+	ReconcileFailed = "failed"
+)
+
+// reconcileGrace is how late a daily run is when people hear of it. A run takes minutes, and those of other
+// projects may come first.
+const reconcileGrace = 30 * time.Minute
+
+// LateReconcile returns the day whose daily run is late, for whatever reason. Empty: none is.
+func (p *Project) LateReconcile(now int64) (day string) {
+	if p.ReconcileNext == 0 || now-p.ReconcileNext < reconcileGrace.Milliseconds() {
+		return ""
+	}
+	return p.NextReconciled()
+}
+
+// NextReconciled returns the day that the next daily run is about: the one before the run.
+func (p *Project) NextReconciled() (day string) {
+	zone, err := time.LoadLocation(p.Reconcile.Timezone)
+	if err != nil {
+		zone = time.UTC
+	}
+	return time.UnixMilli(p.ReconcileNext).In(zone).AddDate(0, 0, -1).Format(time.DateOnly)
+}
+
 // A ReconcileRun is one run over one day. From and To bound when callbacks were accepted.
 type ReconcileRun struct {
 	Project    string

@@ -3,6 +3,7 @@ package alert
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -58,29 +59,56 @@ func (v *projectView) find(ctx context.Context, a *store.Alert) ([]finding, erro
 	return nil, nil
 }
 
-// reconcile looks at the report of the last day.
-func (v *projectView) reconcile(ctx context.Context) ([]finding, error) {
-	last, err := v.as.o.Store.ReconcileReports(ctx, v.project, "", 1)
-	if err != nil || len(last) == 0 || len(last[0].Wrong()) == 0 {
-		return nil, err
-	}
-	f := finding{instance: last[0].Day, name: last[0].Day, value: float64(last[0].Missing)}
-	switch {
-	case last[0].Missing > 0:
-	case last[0].ExpectList && !last[0].ListGiven:
-		f.value = noList
-	default:
-		f.value = unbalanced
-	}
-	return []finding{f}, nil
-}
+const (
+	// reconcileWindow is how long a bad report is a finding. Then the alert ends, also without a good report.
+	reconcileWindow = 7 * 24 * time.Hour
+	// maxReports is how many reports an evaluation reads: those that a process makes up after an outage, and
+	// those of the days since.
+	maxReports = 40
+	// lateRun begins the instance of a daily run that is late. The others are days.
+	lateRun = "late "
+)
 
-// The values of a reconciliation without missing callbacks: the expected list was not submitted, or rows are
-// lost.
+// The values of a reconciliation without missing callbacks: the expected list was not submitted, rows are
+// lost, or the run failed or is late.
 const (
 	noList     = -1
 	unbalanced = -2
+	notRun     = -3
 )
+
+// reconcile looks for days whose last report is bad, each until it is compared again and good, and for a
+// daily run that is late.
+func (v *projectView) reconcile(ctx context.Context) ([]finding, error) {
+	reports, err := v.as.o.Store.ReconcileReports(ctx, v.project, "", maxReports)
+	if err != nil {
+		return nil, err
+	}
+	var found []finding
+	for i := range reports {
+		r := &reports[i]
+		if len(r.Wrong()) == 0 || r.RunAt < v.now-reconcileWindow.Milliseconds() {
+			continue
+		}
+		f := finding{instance: r.Day, name: r.Day, value: float64(r.Missing)}
+		switch {
+		case r.Missing > 0:
+		case r.ExpectList && !r.ListGiven:
+			f.value = noList
+		default:
+			f.value = unbalanced
+		}
+		found = append(found, f)
+	}
+	p, err := v.as.o.Store.Project(ctx, v.project)
+	if err != nil {
+		return nil, err
+	}
+	if day := p.LateReconcile(v.now); day != "" {
+		found = append(found, finding{instance: lateRun + day, name: day, value: notRun})
+	}
+	return found, nil
+}
 
 // above compares a value with a threshold. A value at the threshold breaks the condition if at is set.
 func above(instance, name string, value, threshold float64, at bool) []finding {

@@ -23,8 +23,8 @@ type words struct {
 	kinds map[store.AlertKind]string
 	// noCallback is the sentence about a schedule whose last run created no callback.
 	noCallback string
-	// noList and unbalanced are the sentences about a reconciliation without missing callbacks.
-	noList, unbalanced string
+	// noList, unbalanced and notRun are the sentences about a reconciliation without missing callbacks.
+	noList, unbalanced, notRun string
 	// instance and resolved are lines about one instance: %[1]s is its name, %[2]s the sentence or how long
 	// it fired. more is the number of instances that are left out.
 	instance, resolved, more string
@@ -45,6 +45,7 @@ var english = words{
 	},
 	noList:     "Daily reconciliation: the list of expected callbacks was not submitted.",
 	unbalanced: "Daily reconciliation: the counts do not balance; callbacks are stored incompletely.",
+	notRun:     "Daily reconciliation: the run failed or is late.",
 	noCallback: "The last run created no callback.",
 	instance:   "%[1]s: %[2]s", resolved: "Resolved after %[2]s: %[1]s", more: "… and %d more",
 	counts: "Last 24 hours: %d accepted, %d delivered, %d dead; %d open now.",
@@ -65,6 +66,7 @@ var chinese = words{
 	},
 	noList:     "每日对账异常：未收到应有回调的清单。",
 	unbalanced: "每日对账异常：账目不平，存储的回调不完整。",
+	notRun:     "每日对账异常：对账失败或未按时完成。",
 	noCallback: "最近一次运行未生成回调。",
 	instance:   "%[1]s：%[2]s", resolved: "已恢复（持续 %[2]s）：%[1]s", more: "……另有 %d 项",
 	counts: "最近 24 小时：受理 %d，已送达 %d，死信 %d；当前未完成 %d。",
@@ -99,6 +101,8 @@ func (w *words) sentence(a *store.Alert, value float64) string {
 		return w.noList
 	case kind == store.AlertReconcile && value == unbalanced:
 		return w.unbalanced
+	case kind == store.AlertReconcile && value == notRun:
+		return w.notRun
 	}
 	threshold := float64(a.When.Above)
 	if r.Unit == Percent {
@@ -284,6 +288,11 @@ func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
 	case store.AlertScheduleLate:
 		return own("/ui/schedules/"+store.SchedulePrefix, "/ui/schedules?enabled=late")
 	case store.AlertReconcile:
+		if len(firings) == 1 {
+			if _, err := time.Parse(time.DateOnly, firings[0].Instance); err == nil {
+				return "/ui/books/days/" + firings[0].Instance
+			}
+		}
 		return "/ui/books"
 	}
 	return "/ui/alerts"

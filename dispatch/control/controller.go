@@ -76,6 +76,9 @@ type Controller struct {
 	// auditHead is the last link of the audit chain. Only ChainAudit uses it, and its cron job never runs
 	// twice at once.
 	auditHead auditHead
+	// retryRuns are the projects whose daily reconciliation failed, with the times at which they are tried
+	// again. Only RunReconciles uses it, and its cron job never runs twice at once.
+	retryRuns map[string]int64
 }
 
 // New returns a Controller. RunRedrives and RunSchedules start its loops.
@@ -84,6 +87,7 @@ func New(o Options) *Controller {
 		o: o, log: o.Logger, clock: o.Clock, metrics: newMetrics(o.Metrics),
 		installation: newInstallation(o.Metrics), observer: o.Observer,
 		index: o.Index, accept: o.Accept, secret: o.Secrets,
+		retryRuns: make(map[string]int64),
 	}
 	ct.redrives, ct.scheduler = newRedriver(ct), newScheduler(ct)
 	return ct

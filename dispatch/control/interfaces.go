@@ -149,6 +149,8 @@ type Store interface {
 	// RunReconcile stores the report of one day with at most most items of each kind.
 	RunReconcile(ctx context.Context, run store.ReconcileRun, most int, now int64,
 		by store.Actor) (store.ReconcileReport, error)
+	// FailReconcile records why the run that is due at a time failed.
+	FailReconcile(ctx context.Context, project string, due int64, why string) error
 	PurgeReconciles(ctx context.Context, now, before int64, day string, limit int) (int, error)
 	Project(ctx context.Context, id string) (store.Project, error)
 	PutPreset(ctx context.Context, p store.Preset, by store.Actor) (store.Preset, error)

@@ -115,7 +115,7 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 			checkReconciling(ch.Reconcile, &f)
 		}
 		p.Reconcile = *ch.Reconcile
-		p.ReconcileNext = nextReconcile(ch.Reconcile, ct.clock.Now())
+		p.ReconcileNext, p.ReconcileError = nextReconcile(ch.Reconcile, ct.clock.Now()), ""
 	}
 	checkQuota("quotas.open_callbacks", ch.Quotas.OpenCallbacks, &f)
 	checkQuota("quotas.lanes", ch.Quotas.Lanes, &f)

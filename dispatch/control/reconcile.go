@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
@@ -25,6 +26,10 @@ const (
 	expectedPast, expectedAhead, listsKept = 7, 2, 10
 	// maxCatchUp is how many days after its time a daily run is made up.
 	maxCatchUp = 31
+	// A run takes at most reconcileTime, so a run that is too long leaves time for those of other projects. A
+	// failed run is tried again after retryReconcile.
+	reconcileTime  = 4 * time.Minute
+	retryReconcile = 5 * time.Minute
 	// reconcilePage is how many due projects one query reads.
 	reconcilePage = 100
 )
@@ -150,10 +155,10 @@ func (ct *Controller) ReconcileDay(ctx context.Context, project, day string,
 }
 
 // RunReconciles makes the daily reconciliations that are due, one after the other. A missed day is made up. A
-// project whose run fails delays no other; its run is tried again at the next call.
+// project whose run fails delays no other; its run is tried again after retryReconcile.
 func (ct *Controller) RunReconciles(ctx context.Context) error {
 	var failed error
-	skip := make(map[string]bool)
+	maps.DeleteFunc(ct.retryRuns, func(_ string, at int64) bool { return at <= ct.clock.Now() })
 	for ctx.Err() == nil {
 		due, err := ct.o.Store.DueReconciles(ctx, ct.clock.Now(), reconcilePage)
 		if err != nil {
@@ -161,12 +166,14 @@ func (ct *Controller) RunReconciles(ctx context.Context) error {
 		}
 		ran := 0
 		for i := range due {
-			if p := &due[i]; !skip[p.ID] && ctx.Err() == nil {
-				ran++
-				if err := ct.runReconcile(ctx, p); err != nil {
-					skip[p.ID] = true
-					failed = errors.Join(failed, fmt.Errorf("reconcile project %s: %w", p.ID, err))
-				}
+			p := &due[i]
+			if _, waits := ct.retryRuns[p.ID]; waits || ctx.Err() != nil {
+				continue
+			}
+			ran++
+			if err := ct.runReconcile(ctx, p); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("reconcile project %s: %w", p.ID, err),
+					ct.failReconcile(ctx, p, err))
 			}
 		}
 		if ran == 0 {
@@ -176,8 +183,25 @@ func (ct *Controller) RunReconciles(ctx context.Context) error {
 	return failed
 }
 
+// failReconcile records that the due run of a project failed. A run that ends with the process did not.
+func (ct *Controller) failReconcile(ctx context.Context, p *store.Project, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil
+	}
+	ct.retryRuns[p.ID] = ct.clock.Now() + retryReconcile.Milliseconds()
+	why := store.ReconcileFailed
+	if errors.Is(err, context.DeadlineExceeded) {
+		why = store.ReconcileTooLong
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return ct.o.Store.FailReconcile(ctx, p.ID, p.ReconcileNext, why)
+}
+
 // runReconcile makes the due run of a project: over the day before the day of the run.
 func (ct *Controller) runReconcile(ctx context.Context, p *store.Project) error {
+	ctx, cancel := context.WithTimeout(ctx, reconcileTime)
+	defer cancel()
 	zone, now := zoneOf(p), ct.clock.Now()
 	at := clock.TimeOf(p.ReconcileNext).In(zone)
 	if earliest := clock.TimeOf(now).In(zone).AddDate(0, 0, -maxCatchUp); at.Before(earliest) {

@@ -11,13 +11,14 @@ import (
 
 var projectColumns = sqldb.Named[store.Project](`id name defaults open_quota=QuotasOpenCallbacks
 	lane_quota=QuotasLanes paused_until pause_reason paused_at reconcile_at=ReconcileAt
-	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next version created_at
-	updated_at`)
+	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next reconcile_error
+	version created_at updated_at`)
 
 // settingsOf are the columns that PatchProject may change.
 var settingsOf = sqldb.Named[store.Project](
 	`name defaults open_quota=QuotasOpenCallbacks lane_quota=QuotasLanes reconcile_at=ReconcileAt
-	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next`)
+	reconcile_zone=ReconcileTimezone reconcile_list=ReconcileExpectList reconcile_next
+	reconcile_error`)
 
 // sealedKey is the column with the id of the master key that sealed the credentials in headers. Empty means
 // that none is sealed.
@@ -70,10 +71,9 @@ func (db *DB) CreateProject(ctx context.Context, p store.Project, by store.Actor
 	})
 }
 
-// PatchProject changes a project's name, defaults, quotas and daily reconciliation. change gets
-// the locked project, and may run
-// more than once. What else it sets is ignored. PatchProject returns the project after the change,
-// store.ErrNotFound, or the error of change. A patch that changes nothing is not audited.
+// PatchProject changes a project's name, defaults, quotas and daily reconciliation. change gets the locked
+// project, and may run more than once. What else it sets is ignored. PatchProject returns the project after
+// the change, store.ErrNotFound, or the error of change. A patch that changes nothing is not audited.
 func (db *DB) PatchProject(
 	ctx context.Context, id string, change func(*store.Project) error, now int64, by store.Actor,
 ) (store.Project, error) {
@@ -84,6 +84,7 @@ func (db *DB) PatchProject(
 		}
 		p.Name, p.Defaults, p.Quotas = wanted.Name, wanted.Defaults, wanted.Quotas
 		p.Reconcile, p.ReconcileNext = wanted.Reconcile, wanted.ReconcileNext
+		p.ReconcileError = wanted.ReconcileError
 		columns := append(settingsOf(p), sealedKey(p.Defaults.Headers))
 		if _, err := columns.Update(t.Tx, "projects", `id = $1`, id); err != nil {
 			return err

@@ -52,6 +52,13 @@ func (db *DB) DueReconciles(ctx context.Context, now int64, limit int) ([]store.
 		ORDER BY reconcile_next, id LIMIT $2`, now, limit)
 }
 
+// FailReconcile records why the daily run of a project that is due at a time failed. The next run that
+// succeeds removes it.
+func (db *DB) FailReconcile(ctx context.Context, project string, due int64, why string) error {
+	return db.changeBy(ctx, "record a failed reconciliation", `UPDATE projects SET reconcile_error = $1
+		WHERE id = $2 AND reconcile_next = $3`, why, project, due)
+}
+
 var (
 	reconciledColumns = sqldb.Named[store.ReconcileReport](`project day run_id timezone from_at=From to_at=To
 		run_at accepted=BooksAccepted succeeded=BooksSucceeded dead=BooksDead canceled=BooksCanceled
@@ -173,7 +180,8 @@ func (t *tx) storeReport(run store.ReconcileRun, r store.ReconcileReport, now in
 		return r, stored.RunID, t.auditChange(run.Project, "reconcile.run", run.Day, now, by, auditDiff{},
 			nil)
 	}
-	_, err = t.Exec(`UPDATE projects SET reconcile_next = $1 WHERE id = $2`, run.Next, run.Project)
+	_, err = t.Exec(`UPDATE projects SET reconcile_next = $1, reconcile_error = '' WHERE id = $2`,
+		run.Next, run.Project)
 	return r, stored.RunID, err
 }
 

@@ -136,7 +136,7 @@ func (b *base) conditionText(w *store.AlertWhen) string {
 func (b *base) measured(kind store.AlertKind, value float64) string {
 	r, _ := alert.RuleOf(kind)
 	switch {
-	case value < 0: // a schedule whose last run created no callback
+	case value < 0: // not a measure, such as a schedule whose last run created no callback
 		return ""
 	case r.Unit == alert.Duration:
 		return b.duration((time.Duration(value) * time.Millisecond).Round(time.Second))

@@ -59,8 +59,21 @@ func (u *UI) addDays(r *request, p *reconciliationPage) error {
 	for i := range reports {
 		p.Days = append(p.Days, p.dayRow(&reports[i]))
 	}
-	p.Daily = p.dailyText(&project)
+	p.Daily, p.Late = p.dailyText(&project), p.lateText(&project)
 	return nil
+}
+
+// lateText says what is wrong with the daily run; empty: nothing.
+func (b *base) lateText(project *store.Project) string {
+	switch {
+	case project.ReconcileError == store.ReconcileTooLong:
+		return b.T("books.late.long", "day", project.NextReconciled())
+	case project.ReconcileError != "":
+		return b.T("books.late.failed", "day", project.NextReconciled())
+	case project.LateReconcile(b.r.now) != "":
+		return b.T("books.late.waits", "day", project.NextReconciled())
+	}
+	return ""
 }
 
 // dailyText says when the daily run happens.

@@ -58,6 +58,8 @@ type reconciliationPage struct {
 	Listing              bool
 	Days                 []*dayRow
 	Daily, Older, Newest string
+	// Late says that the daily run failed or is late; empty: it is not.
+	Late string
 
 	span query.Span
 }

@@ -72,6 +72,8 @@ type data struct {
 	DayReports      []store.ReconcileReport
 	DayItems        []store.ReconcileItem
 	Daily           store.Reconciling
+	DailyDue        int64
+	DailyError      string
 	Entries         []store.AuditEntry
 	Migrations      []Migration
 	Keys            []store.Key
@@ -307,7 +309,8 @@ func (w *world) ReconcileReport(ctx context.Context, _, day string) (store.Recon
 func (w *world) Projects(ctx context.Context, _ string, _ int) (all []store.Project, _ error) {
 	for _, id := range append([]string{store.DefaultProject}, w.has.Projects...) {
 		all = append(all, store.Project{ID: id, PausedUntil: w.has.Paused.Until,
-			PauseReason: w.has.Paused.Why, Defaults: w.has.Defaults, Reconcile: w.has.Daily})
+			PauseReason: w.has.Paused.Why, Defaults: w.has.Defaults, Reconcile: w.has.Daily,
+			ReconcileNext: w.has.DailyDue, ReconcileError: w.has.DailyError})
 	}
 	return all, w.call(ctx, "Projects")
 }
