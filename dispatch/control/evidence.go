@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -82,66 +80,6 @@ func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, 
 	return r, nil
 }
 
-// Text returns the report as plain text in English.
-func (r *Report) Text() string {
-	var b strings.Builder
-	c := &r.Callback
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-14s %s\n", name+":", value)
-		}
-	}
-	line("reported", clock.Instant(r.At))
-	line("callback", store.CallbackPrefix+c.ID)
-	line("reference", c.Ref)
-	line("topic", c.Topic)
-	if c.EndpointID != "" {
-		line("endpoint", store.EndpointPrefix+c.EndpointID)
-	}
-	line("request", c.Method+" "+store.MaskURL(c.URL))
-	line("webhook-id", store.CallbackPrefix+c.ID+" (the same on every attempt)")
-	line("accepted", clock.Instant(c.CreatedAt))
-	due := "first due"
-	if r.FirstDue != c.FirstDueAt {
-		due = "attempt 1 due"
-	}
-	line(due, clock.Instant(r.FirstDue))
-	line("content type", c.ContentType)
-	switch {
-	case r.PayloadSum != "":
-		line("payload", fmt.Sprintf("%d bytes, SHA-256 %s", r.PayloadSize, r.PayloadSum))
-	case c.PayloadPurged:
-		line("payload", "no longer kept")
-	default:
-		line("payload", "none")
-	}
-	state := string(c.StateAt(r.At))
-	if c.Kind == store.Poll && c.State == store.Succeeded {
-		state = "final"
-	}
-	if c.Reason != "" {
-		state += ", " + string(c.Reason)
-	}
-	line("state", state)
-	if c.FinishedAt != 0 {
-		line("ended", clock.Instant(c.FinishedAt))
-	}
-	fmt.Fprintf(&b, "attempts:      %d, of which %d count\n", r.Total, c.AttemptCount)
-	if older := r.Older(); older > 0 {
-		fmt.Fprintf(&b, "               the last %d of them follow; the %d older ones are not shown\n",
-			len(r.Attempts), older)
-	}
-	for i := range r.Attempts {
-		writeAttempt(&b, c, &r.Attempts[i])
-	}
-	if c.DueAt != 0 && c.State == store.Scheduled {
-		fmt.Fprintf(&b, "\nnext attempt due %s\n", at(c.DueAt))
-	}
-	b.WriteString("\nTimes are UTC by the sender's clock. Credentials and the values of the URL's " +
-		"query are masked.\n")
-	return r.Mask(b.String())
-}
-
 // lastAttempts returns the latest evidenceAttempts attempts, oldest first.
 func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
 	var all []store.Attempt
@@ -172,57 +110,4 @@ func (ct *Controller) firstDue(
 		due = min(due, attempts[0].DueAt)
 	}
 	return due, err
-}
-
-// writeAttempt writes one attempt of a callback. A poll's answer that is not final yet is no failure, and its
-// final answer may be one.
-func writeAttempt(b *strings.Builder, c *store.Callback, a *store.Attempt) {
-	notFinal := c.Kind == store.Poll && a.Class == store.ClassRuleMismatch
-	fmt.Fprintf(b, "\nattempt %d (%s), started %s, ended %s\n", a.Number, a.Trigger,
-		clock.Instant(a.StartedAt), clock.Instant(a.EndedAt))
-	if a.URL != "" {
-		fmt.Fprintf(b, "  sent to %s\n", store.MaskURL(a.URL))
-	}
-	switch {
-	case notFinal:
-		fmt.Fprintf(b, "  the upstream answered with status %d\n", a.Status)
-	case a.Status != 0:
-		fmt.Fprintf(b, "  the receiver answered with status %d (%s)\n", a.Status, a.Class)
-	case a.Error != "":
-		fmt.Fprintf(b, "  %s: %s\n", a.Class, a.Error)
-	default:
-		fmt.Fprintf(b, "  %s\n", a.Class)
-	}
-	switch {
-	case c.Kind == store.Poll && a.Outcome == store.AttemptSucceeded && a.Number == c.AttemptSeq:
-		fmt.Fprintf(b, "  outcome: final, %s\n", c.PollOutcome())
-	case a.Outcome == store.AttemptSucceeded:
-		b.WriteString("  outcome: succeeded\n")
-	case notFinal:
-		b.WriteString("  outcome: pending (not final yet)\n")
-	case a.Outcome == store.AttemptUnknown:
-		b.WriteString("  outcome: unknown; the receiver may have acted on the request\n")
-	default:
-		b.WriteString("  outcome: failed\n")
-	}
-	if a.KeyID != "" {
-		fmt.Fprintf(b, "  signed with key %s\n", a.KeyID)
-	}
-	if a.Rule != nil {
-		b.WriteString("  rule ")
-		if a.Rule.Name != "" {
-			b.WriteString(a.Rule.Name + " ")
-		}
-		fmt.Fprintf(b, "expected %s; saw %s\n", a.Rule.Expected, a.Rule.Saw)
-	}
-	for _, h := range a.ResponseHeaders {
-		fmt.Fprintf(b, "  response header %s: %s\n", h.Name, h.Value)
-	}
-	if a.ResponseBody != "" {
-		fmt.Fprintf(b, "  response body: %s\n",
-			strings.ReplaceAll(strings.TrimSpace(a.ResponseBody), "\n", "\n    "))
-	}
-	if a.NextDueAt != 0 {
-		fmt.Fprintf(b, "  next attempt was due %s\n", clock.Instant(a.NextDueAt))
-	}
 }

@@ -37,7 +37,7 @@ type Options struct {
 	// Merchants limits the keys of one endpoint. Nil: the API makes its own.
 	Merchants         *query.MerchantLimits
 	RequestsPerSecond int
-	// ReportTexts write a delivery report in languages other than English, by the code of the language.
+	// ReportTexts write a delivery report, by the code of the language. English, "en", is the default.
 	ReportTexts map[string]func(*control.Report) []byte
 	// PublicURL is the URL that browsers use. If it is empty, the links that the API makes are paths.
 	PublicURL string
@@ -64,8 +64,8 @@ type API struct {
 
 // New returns an API, or an error if an option is missing.
 func New(o Options) (*API, error) {
-	if o.Engine == nil || o.Store == nil || o.AdminKey == "" {
-		return nil, errors.New("new API: Engine, Store and AdminKey are required")
+	if o.Engine == nil || o.Store == nil || o.AdminKey == "" || o.ReportTexts["en"] == nil {
+		return nil, errors.New("new API: Engine, Store, AdminKey and an English report are required")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

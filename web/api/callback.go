@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -204,7 +205,7 @@ func (a *API) writeReport(c *gin.Context, read func() (*control.Report, error)) 
 	if err != nil {
 		return err
 	}
-	lang := q.OneOf("lang", append([]string{"en"}, slices.Sorted(maps.Keys(a.ReportTexts))...)...)
+	lang := q.OneOf("lang", slices.Sorted(maps.Keys(a.ReportTexts))...)
 	q.Unknown()
 	if err := q.Err(); err != nil {
 		return err
@@ -213,11 +214,7 @@ func (a *API) writeReport(c *gin.Context, read func() (*control.Report, error)) 
 	if err != nil {
 		return err
 	}
-	write := a.ReportTexts[lang]
-	if write == nil {
-		write = func(r *control.Report) []byte { return []byte(r.Text()) }
-	}
-	a.text(c, "text/plain; charset=utf-8", write(r))
+	a.text(c, "text/plain; charset=utf-8", a.ReportTexts[cmp.Or(lang, "en")](r))
 	return nil
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/api"
+	"github.com/seed-ff5a32d8/dispatcher/web/webtest"
 )
 
 // nowMS is 2026-11-21T08:00:00.000Z.
@@ -50,16 +51,25 @@ func newTestAPI(t testing.TB, e *engine) testAPI {
 
 // optionsOf returns options in which one stub is both the engine and the store.
 func optionsOf(e *engine) api.Options {
-	return api.Options{Engine: e, Store: rows{calledStore{recorder: e.recorder}}, AdminKey: adminKey}
+	return api.Options{
+		Engine: e, Store: rows{calledStore{recorder: e.recorder}}, AdminKey: adminKey, ReportTexts: reports(),
+	}
+}
+
+// reports returns the writers of reports that the server has.
+func reports() map[string]func(*control.Report) []byte {
+	texts, err := webtest.ReportTexts()
+	if err != nil {
+		panic(err) // a catalogue is broken: its own test says where
+	}
+	return texts
 }
 
 func newTestAPIWith(t testing.TB, o api.Options) testAPI {
 	t.Helper()
 	var log bytes.Buffer
-	o.AdminKey, o.Logger = adminKey, slog.New(slog.NewJSONHandler(&log, nil))
-	o.ReportTexts = map[string]func(*control.Report) []byte{
-		"zh-CN": func(r *control.Report) []byte { return []byte("报告\n" + r.Text()) },
-	}
+	o.AdminKey, o.ReportTexts = adminKey, reports()
+	o.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 	a, err := api.New(o)
 	if err != nil {
 		t.Fatal(err)

@@ -80,14 +80,14 @@ func (b *base) reportHTML(reports ...*control.Report) template.HTML {
 	return template.HTML(all.String())
 }
 
-// ReportTexts returns the writers of reports as text, with times in UTC, for every language but the default.
+// ReportTexts returns the writers of reports as text, with times in UTC, by the code of the language.
 func ReportTexts() (map[string]func(*control.Report) []byte, error) {
 	all, err := embeddedLanguages()
 	if err != nil {
 		return nil, err
 	}
 	texts := make(map[string]func(*control.Report) []byte)
-	for _, l := range all[1:] {
+	for _, l := range all {
 		texts[l.code] = func(r *control.Report) []byte {
 			b := base{lang: l, zone: zoneChoice{Location: time.UTC}}
 			return reportText(b.reportHTML(r))

@@ -15,7 +15,7 @@ func TestReportTexts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(texts) != 1 || texts["zh-CN"] == nil {
+	if len(texts) != 2 || texts["en"] == nil || texts["zh-CN"] == nil {
 		t.Fatalf("there are %d languages", len(texts))
 	}
 	text := string(texts["zh-CN"](&control.Report{
@@ -34,5 +34,34 @@ func TestReportTexts(t *testing.T) {
 	}
 	if strings.Contains(text, "hidden") {
 		t.Errorf("the report shows the query:\n%s", text)
+	}
+}
+
+// A poll's answer that is not final is no failure: for a notification the same error type is one. A poll
+// whose final answer is a failure has not succeeded.
+func TestReportsOfPolls(t *testing.T) {
+	t.Parallel()
+	texts, err := ReportTexts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mismatch := store.Attempt{Number: 1, Status: 200, Class: store.ClassRuleMismatch,
+		Outcome: store.AttemptFailed}
+	final := store.Attempt{Number: 1, Status: 200, Class: store.ClassOK, Outcome: store.AttemptSucceeded}
+	for want, r := range map[string]control.Report{
+		"Result: Pending\n": {Callback: store.Callback{Kind: store.Poll, State: store.Scheduled},
+			Attempts: []store.Attempt{mismatch}},
+		"Result: Failed · Unexpected response (rule_mismatch)\n": {
+			Callback: store.Callback{Kind: store.Notify, State: store.Scheduled},
+			Attempts: []store.Attempt{mismatch}},
+		"State: Final: failure\n": {Callback: store.Callback{Kind: store.Poll, State: store.Succeeded,
+			Reason: store.PollFailed, AttemptSeq: 1}, Attempts: []store.Attempt{final}},
+		"Result: Final: failure\n": {Callback: store.Callback{Kind: store.Poll, State: store.Succeeded,
+			Reason: store.PollFailed, AttemptSeq: 1}, Attempts: []store.Attempt{final}},
+	} {
+		text := string(texts["en"](&r))
+		if !strings.Contains(text, want) || strings.Contains(text, "ucceeded") {
+			t.Errorf("no %q in the report:\n%s", want, text)
+		}
 	}
 }

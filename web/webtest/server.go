@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -134,3 +135,6 @@ func (s *Server) Close() error {
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
+
+// ReportTexts returns the writers of delivery reports that the server has, for tests of the API alone.
+func ReportTexts() (map[string]func(*control.Report) []byte, error) { return ui.ReportTexts() }
