@@ -18,16 +18,26 @@ const resolveTime = 4 * time.Minute
 // TestRules breaks what the alerts of a project watch. Each alert sends to the stand-in of a platform, within
 // a minute of its cause, and once more when it is over.
 func TestRules(t *testing.T) {
-	for kind, run := range map[string]func(*rules){
-		"endpoint_success": receiverDown, "poll_unresolved": pollStuck, "oldest_due": backlog,
-		"breaker_open": breakerOpen, "schedule_late": scheduleFails,
+	for _, x := range []struct {
+		name    string
+		run     func(*rules)
+		backend harness.Combination
+	}{
+		{"endpoint_success", receiverDown, harness.SQLiteEmbedded},
+		{"poll_unresolved", pollStuck, harness.SQLiteEmbedded},
+		{"oldest_due", backlog, harness.SQLiteEmbedded},
+		{"dead_rate", deadSpike, harness.SQLiteEmbedded},
+		{"breaker_open", breakerOpen, harness.SQLiteEmbedded},
+		{"schedule_late", scheduleLate, harness.PostgresOnly},
+		{"schedule_late-no-callback", scheduleFails, harness.SQLiteEmbedded},
 	} {
-		t.Run(kind, func(t *testing.T) {
+		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			r := &rules{Trial: harness.NewTrial(t, kind), kind: kind}
-			r.UseBackend(harness.NewBackend(r, harness.SQLiteEmbedded))
+			kind, _, _ := strings.Cut(x.name, "-")
+			r := &rules{Trial: harness.NewTrial(t, x.name), name: x.name, kind: kind}
+			r.UseBackend(harness.NewBackend(r, x.backend))
 			r.p = r.Serve()
-			run(r)
+			x.run(r)
 		})
 	}
 }
@@ -35,9 +45,10 @@ func TestRules(t *testing.T) {
 // rules is an installation with one alert.
 type rules struct {
 	*harness.Trial
-	kind  string
-	p     *harness.Process
-	robot *testserver.Robot
+	// name begins with the kind of the alert.
+	name, kind string
+	p          *harness.Process
+	robot      *testserver.Robot
 	// cause is when the last fault or repair began.
 	cause time.Time
 }
@@ -60,13 +71,13 @@ func (r *rules) begin() { r.cause = time.Now() }
 func (r *rules) fires(text, fault string) {
 	r.Helper()
 	took := r.gets(1, text, fault, fireTime)
-	report.addMessage(r.kind, measured{fault: fault, sinks: r.robot.Kind(), fired: took})
+	report.addMessage(r.name, measured{fault: fault, sinks: r.robot.Kind(), fired: took})
 }
 
 // resolves waits until the robot has accepted the message about the end.
 func (r *rules) resolves(repair string) {
 	r.Helper()
-	report.addMessage(r.kind, measured{cleared: r.gets(2, "Resolved", repair, resolveTime)})
+	report.addMessage(r.name, measured{cleared: r.gets(2, "Resolved", repair, resolveTime)})
 }
 
 // gets waits until the robot has accepted so many messages, and checks that the last one has a text. It
@@ -144,6 +155,21 @@ func backlog(r *rules) {
 	r.resolves("the receiver answers at once")
 }
 
+// deadSpike refuses callbacks until they are dead.
+func deadSpike(r *rules) {
+	r.alert(testserver.RobotDingTalk, harness.Submission{"above": 10})
+	r.Receiver.AnswerKind("refused", harness.Reply{Status: 500})
+	r.begin()
+	r.AcceptMany(30, func(i int) harness.Submission {
+		s := r.Numbered("refused")(i)
+		s["policy"] = harness.Tiers("2s")
+		return s
+	})
+	r.fires("callbacks became dead", "30 callbacks are answered 500 until they are dead")
+	r.begin()
+	r.resolves("no further callback dies")
+}
+
 // breakerOpen cuts the connections of a receiver, so that its circuit breaker opens.
 func breakerOpen(r *rules) {
 	r.alert(testserver.RobotWeCom, harness.Submission{"above": "10s"})
@@ -154,6 +180,28 @@ func breakerOpen(r *rules) {
 	r.begin()
 	r.Receiver.AnswerKind("cut", harness.Reply{})
 	r.resolves("the receiver answers")
+}
+
+// scheduleLate locks the row of a schedule, as a forgotten transaction of a person does.
+func scheduleLate(r *rules) {
+	r.alert(testserver.RobotTeams, harness.Submission{"above": "10s"})
+	endpoint := r.p.Create("/v1/endpoints", harness.Submission{"url": r.Receiver.URL + "/plain/schedule"})
+	id := r.p.Create("/v1/schedules", harness.Submission{
+		"name": "every-two-seconds", "cron": "@every 2s",
+		"callback": harness.Submission{"endpoint": endpoint, "payload": harness.Payload("schedule")},
+	})
+	r.AtLeast(fireTime, "runs of the schedule", 2, r.Receiver.Count)
+	tx, err := r.Database().BeginTx(r.Context(), nil)
+	r.Check(err)
+	defer tx.Rollback() //nolint:errcheck // it is rolled back below
+	r.begin()
+	_, err = tx.ExecContext(r.Context(), `SELECT id FROM schedules WHERE id = $1 FOR UPDATE`,
+		strings.TrimPrefix(id, "sc_"))
+	r.Check(err)
+	r.fires("The schedule is late", "a transaction locks the row of a schedule")
+	r.begin()
+	r.Check(tx.Rollback())
+	r.resolves("the lock is released")
 }
 
 // scheduleFails deletes the endpoint of a schedule, and gives it another one.
