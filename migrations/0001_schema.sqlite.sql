@@ -244,10 +244,11 @@ CREATE INDEX callbacks_retention ON callbacks (finished_at) WHERE finished_at > 
 -- The request of a callback, and the columns that lists filter by. Only an edit, a new URL of the endpoint
 -- and retention write the row again. The primary key is also the order of a project's list.
 --
--- follows: the URL is that of the endpoint. trace_context is the span that created the callback (W3C: trace
--- id, span id and flags, 25 bytes), or NULL. created_by is the id of the API key or another creator, or empty
--- if unknown. body is the callback's own payload. shared is the id of a payload in payloads, or
--- empty. body is the last column, so SQLite reads the others without it.
+-- follows: the URL is that of the endpoint. first_url is the URL of the accept, or NULL if url has never
+-- changed. trace_context is the span that created the callback (W3C: trace id, span id and flags, 25 bytes),
+-- or NULL. created_by is the id of the API key or another creator, or empty if unknown. body is the
+-- callback's own payload. shared is the id of a payload in payloads, or empty. body is the last column, so
+-- SQLite reads the others without it.
 CREATE TABLE requests (
 	created_at   INTEGER NOT NULL,
 	first_due_at INTEGER NOT NULL,
@@ -269,6 +270,7 @@ CREATE TABLE requests (
 	shared       TEXT NOT NULL,
 	created_by   TEXT NOT NULL,
 	version      INTEGER,
+	first_url    TEXT,
 	trace_context BLOB,
 	body         BLOB,
 	PRIMARY KEY (project, id)
@@ -285,7 +287,7 @@ CREATE TABLE payloads (
 	body    BLOB NOT NULL
 ) STRICT;
 
--- detail is JSON: timings, headers, rule.
+-- detail is JSON: timings, headers, rule, and the URL if that is not the first URL of the callback.
 CREATE TABLE attempts (
 	callback_id        TEXT NOT NULL,
 	number             INTEGER NOT NULL,

@@ -245,7 +245,8 @@ type Attempt struct {
 	Stale bool
 	// KeyID is the id of the secret that signed the request. Empty: unsigned.
 	KeyID string
-	// URL is the URL of the request if it differs from the callback's own. Mask it before display.
+	// URL is the URL of the request. Mask it before display. Empty, as the store returns it: the callback's
+	// own URL. Empty in a result: the URL with which the callback was accepted (Stamped.FirstURL).
 	URL string
 	// Diverts is the number of diverts between the attempt before and this one, as far as they are known.
 	// DivertReason is that of the last one, or empty.

@@ -98,7 +98,10 @@ type Stamped struct {
 	// Reason, LastStatus, CreatedAt, UpdatedAt, FinishedAt, ResumeState, ResumeReason, and LockKey unless the
 	// callback is Strict.
 	Callback
-	Body []byte
+	// FirstURL is the URL with which the callback was accepted, if that differs from URL: an attempt without
+	// a URL has gone there.
+	FirstURL string
+	Body     []byte
 	// Lost: the claim before had no result. This stamp recorded its attempt as crashed.
 	Lost bool
 }

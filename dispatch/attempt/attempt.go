@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -258,7 +259,7 @@ func (rn *Runner) try(ctx context.Context, r *ready) (out ended) {
 	process.Failpoint("after_send")
 	out = rn.decide(ctx, cb, l, resp)
 	out.span = span
-	if a := out.result.Attempt; a != nil && t.url != cb.URL {
+	if a := out.result.Attempt; a != nil && t.url != cmp.Or(cb.FirstURL, cb.URL) {
 		a.URL = t.url
 	}
 	return out

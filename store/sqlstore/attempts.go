@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,19 +18,22 @@ import (
 type attemptRow struct {
 	store.Attempt
 	Detail string
+	// firstURL is where attempts without a URL have gone; empty: to the callback's own.
+	firstURL string
 }
 
 var attemptColumns = sqldb.Named[attemptRow](`callback_id project number trigger outcome charged class status
 	error started_at ended_at due_at lateness next_due_at fence stale key_id response_body
 	response_truncated detail`)
 
-// attemptsColumns are the columns with the name of the table, for statements with several tables.
+// attemptsColumns are the columns to read, with the name of the table, for statements with several tables.
 func attemptsColumns(r *attemptRow) sqldb.Columns {
 	columns := attemptColumns(r)
 	for i := range columns {
 		columns[i].Name = "attempts." + columns[i].Name
 	}
-	return columns
+	return append(columns, col(`COALESCE((SELECT `+firstURL+` FROM requests
+		WHERE requests.project = attempts.project AND requests.id = attempts.callback_id), '')`, &r.firstURL))
 }
 
 // clean replaces NUL and invalid UTF-8 in what a receiver sent. PostgreSQL refuses both, and a response must
@@ -48,7 +52,7 @@ func (t *tx) insertAttempts(attempts []store.Attempt) error {
 			return fmt.Errorf("encode attempt %d of %s: %w", a.Number, a.CallbackID, err)
 		}
 		a.Error, a.ResponseBody = clean(a.Error), clean(a.ResponseBody)
-		rows[i] = attemptRow{a, detail}
+		rows[i] = attemptRow{Attempt: a, Detail: detail}
 	}
 	return named("insert attempts", sqldb.InsertRows(t.Tx, "attempts", attemptColumns, rows, ""))
 }
@@ -76,6 +80,7 @@ func attempts(q sqldb.Querier, rest string, args ...any) ([]store.Attempt, error
 		if err := decode("detail", rows[i].Detail, &d); err == nil {
 			d.into(&found[i])
 		}
+		found[i].URL = cmp.Or(found[i].URL, rows[i].firstURL)
 	}
 	return found, nil
 }
@@ -154,7 +159,7 @@ type attemptDetail struct {
 	RequestHeaders  []store.Header `json:"request_headers,omitempty"`
 	ResponseHeaders []store.Header `json:"response_headers,omitempty"`
 	Rule            *store.Rule    `json:"rule,omitempty"`
-	// URL is where the attempt went, if that differs from the callback's own URL.
+	// URL is where the attempt went, if that differs from the URL with which the callback was accepted.
 	URL string `json:"url,omitempty"`
 	// Diverts and DivertReason are about the time before the attempt. Most attempts have none.
 	Diverts      int    `json:"diverts"`

@@ -40,10 +40,15 @@ func callbackColumns(r *row) sqldb.Columns {
 		col("CASE WHEN callbacks.payload = 2 THEN 1 ELSE 0 END", sqldb.Bool(&r.PayloadPurged)))
 }
 
-// wholeCallback is callbackColumns with the payload, the trace context and the URL that is stored in the row.
+// editableCallback is callbackColumns with the URLs that an edit needs.
+func editableCallback(r *row) sqldb.Columns {
+	return append(callbackColumns(r), col("requests.url", &r.storedURL), col(firstURL, &r.firstURL))
+}
+
+// wholeCallback is editableCallback with the payload and the trace context.
 func wholeCallback(r *row) sqldb.Columns {
-	return append(callbackColumns(r), col("requests.trace_context", &r.TraceContext),
-		col("requests.url", &r.storedURL), col(bodyColumn, &r.body))
+	return append(editableCallback(r), col("requests.trace_context", &r.TraceContext),
+		col(bodyColumn, &r.body))
 }
 
 // fromCallbacks joins the two rows of callbacks that conditions on table callbacks find.
@@ -77,6 +82,10 @@ const presentURL = `CASE
 		ELSE requests.url
 	END`
 
+// firstURL is where attempts without a URL have gone. It is empty if that is the callback's URL for certain:
+// the URL never changed, and does not follow an endpoint.
+const firstURL = `COALESCE(requests.first_url, CASE WHEN requests.follows = 1 THEN requests.url ELSE '' END)`
+
 // isOpen is the condition for open rows that are found by their ids. The expression does not match the WHERE
 // of the index callbacks_due. Otherwise PostgreSQL, with poor statistics, would scan that whole index rather
 // than look up a hundred ids.
@@ -99,9 +108,9 @@ type row struct {
 	HeadersText, LabelsText, PolicyText, SuccessText string
 	broken                                           error
 	// body is the payload, if it was read. storedURL is the URL in table requests; presentURL differs from it
-	// after the endpoint has moved.
-	body      []byte
-	storedURL string
+	// after the endpoint has moved. firstURL is that constant's value. Only editableCallback reads them.
+	body                []byte
+	storedURL, firstURL string
 	// structuredEdited is set by take if headers, policy or success rule changed. writeEdited then writes
 	// them.
 	structuredEdited bool
@@ -116,9 +125,13 @@ func (db *DB) callbacks(q sqldb.Querier, from string, args ...any) ([]row, error
 	return rows, err
 }
 
-// callbacks is DB.callbacks in the transaction.
+// callbacks reads the callbacks that a FROM clause finds, for an edit.
 func (t *tx) callbacks(from string, args ...any) ([]row, error) {
-	return t.db.callbacks(t, from, args...)
+	rows, err := sqldb.Select(t, editableCallback, `FROM `+from, args...)
+	for i := range rows {
+		t.db.complete(&rows[i])
+	}
+	return rows, err
 }
 
 // callbacksByID reads callbacks of any project by their ids. lock is a clause that locks them in the order of

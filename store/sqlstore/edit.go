@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 // lockCallback reads a callback and locks its rows until the transaction ends. It returns store.ErrNotFound.
 func (t *tx) lockCallback(project, id string) (row, error) {
-	r, err := sqldb.Get(t, "", callbackColumns, `FROM `+fromCallbacks+`
+	r, err := sqldb.Get(t, "", editableCallback, `FROM `+fromCallbacks+`
 		WHERE callbacks.id = $1 AND callbacks.project = $2 FOR UPDATE`, id, project)
 	t.db.complete(&r)
 	return r, err
@@ -211,6 +212,9 @@ func (t *tx) writeEdited(r *row) error {
 	callbacks := append(editedFields(&r.Callback), col("reason", &reason))
 	requests := requestEditFields(&r.Callback)
 	sealed, timeout := store.SealedKey(r.Headers), timeoutMillis(r.Policy)
+	if first := r.keptURL(); r.URL != r.storedURL {
+		requests = append(requests, col("first_url", &first))
+	}
 	if r.structuredEdited {
 		callbacks = append(callbacks, col("timeout_ms", &timeout))
 		requests = append(append(requests, structuredFields(&r.Callback)...), col("sealed_key", &sealed))
@@ -226,6 +230,9 @@ func (t *tx) writeEdited(r *row) error {
 	}
 	return named("write callback", err)
 }
+
+// keptURL is the value of first_url when the URL of a row changes.
+func (r *row) keptURL() string { return cmp.Or(r.firstURL, r.storedURL) }
 
 // Edit changes how a scheduled or dead callback is sent: its URL and whether that follows its endpoint, its
 // lane, headers, policy, success rule and expiry. change sets these fields; it may run more than once, and

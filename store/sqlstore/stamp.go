@@ -84,6 +84,9 @@ func forAttempt(s *store.Stamped) *store.Stamped {
 	if !c.Strict {
 		c.LockKey = ""
 	}
+	if s.FirstURL == c.URL {
+		s.FirstURL = ""
+	}
 	return s
 }
 
@@ -161,7 +164,8 @@ func (t *tx) stampRound(entries []*stampEntry) error {
 			refusal.Corrupt = true
 			e.refuse(refusal)
 		default:
-			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body, Lost: r.LostAt > 0}
+			e.stamped = &store.Stamped{Callback: r.Callback, FirstURL: r.firstURL, Body: r.body,
+				Lost: r.LostAt > 0}
 		}
 		return nil
 	}); err != nil {
@@ -235,6 +239,7 @@ func stampedColumns(r *row) sqldb.Columns {
 		col(laneName, &r.Lane),
 		col("CASE WHEN callbacks.strict = 1 THEN callbacks.lock_key ELSE '' END", &r.LockKey),
 		col("requests.url", &r.storedURL),
+		col(firstURL, &r.firstURL),
 		col(bodyColumn, &r.body))
 }
 
@@ -249,7 +254,10 @@ func claimColumns(e *stampEntry) sqldb.Columns {
 	}
 }
 
-var movedColumns = sqldb.Named[row](`project id url`)
+func movedColumns(r *row) sqldb.Columns {
+	return sqldb.Columns{col("project", &r.Project), col("id", &r.ID), col("url", &r.URL),
+		calc("first_url", r.keptURL)}
+}
 
 // moveToEndpoints writes the present URL of the endpoint to claimed rows that follow it. A row that ends
 // keeps this URL, so it names the receiver of its last attempt.
@@ -258,7 +266,7 @@ func (t *tx) moveToEndpoints(moved []row) error {
 		return nil
 	}
 	slices.SortFunc(moved, func(a, b row) int { return cmp.Compare(a.ID, b.ID) })
-	return t.Later(`UPDATE requests SET url = i.url FROM $i
+	return t.Later(`UPDATE requests SET url = i.url, first_url = i.first_url FROM $i
 		WHERE requests.project = i.project AND requests.id = i.id`, sqldb.Rows(moved, movedColumns))
 }
 
@@ -289,7 +297,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 		case r.State.Terminal():
 			e.refuse(store.Refusal{ID: r.ID, Terminal: true, Retry: r.AttemptCount > 0})
 		case r.ClaimToken == e.stamp.Token && r.ClaimUntil > e.stamp.Now:
-			e.stamped = &store.Stamped{Callback: r.Callback, Body: r.body}
+			e.stamped = &store.Stamped{Callback: r.Callback, FirstURL: r.firstURL, Body: r.body}
 		case r.ClaimUntil > e.stamp.Now:
 			// The lookahead is added, because the index may claim a row that much before its due time.
 			// Without it the row would be claimed and refused again until the live claim ends.
@@ -312,7 +320,7 @@ func (t *tx) refuseRest(entries []*stampEntry) error {
 // receiver, so its outcome is unknown. It cannot have begun before the due time: a row that is claimed early
 // waits for it.
 func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
-	return store.Attempt{
+	lost := store.Attempt{
 		CallbackID: r.ID,
 		Project:    r.Project,
 		Number:     r.AttemptSeq,
@@ -327,6 +335,10 @@ func lostAttempt(r *row, fence, claimedAt, now int64) store.Attempt {
 		Fence:      fence,
 		Error:      "the claim ended without a result",
 	}
+	if r.storedURL != r.keptURL() { // the URL had changed before the claim, which wrote it
+		lost.URL = r.storedURL
+	}
+	return lost
 }
 
 // setAside ends rows that cannot be decoded or claimed as Dead, Invalid, with the class corrupt. The columns
