@@ -135,6 +135,9 @@ func (c *Callback) StateAt(now int64) State {
 	return c.State
 }
 
+// Begun reports whether the callback was attempted, or was due for its first attempt by now.
+func (c *Callback) Begun(now int64) bool { return c.AttemptSeq > 0 || c.FirstDueAt <= now }
+
 // MaxAttempts returns the value of AttemptCount after the last attempt of the current ladder. RepeatLast may
 // exceed it.
 func (c *Callback) MaxAttempts() int {

@@ -26,6 +26,8 @@ type Filter struct {
 	MinAttempts int
 	// Overdue picks scheduled callbacks that were due before Now and have no live claim.
 	Overdue bool
+	// Begun picks callbacks for which Callback.Begun is true at Now.
+	Begun bool
 	// From and To bound CreatedAt: From <= CreatedAt < To.
 	From, To int64
 	// ByDue lists open callbacks by due time, earliest first. Otherwise the list is newest first, by id.

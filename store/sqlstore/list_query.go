@@ -258,6 +258,7 @@ func (l *listing) filter(q *query) {
 	q.andIf(l.MinAttempts > 0, "callbacks.attempt_count >= ?", l.MinAttempts)
 	q.andIf(l.Overdue,
 		"callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)
+	q.andIf(l.Begun, "(callbacks.attempt_seq > 0 OR requests.first_due_at <= ?)", l.Now)
 	filterLabels(q, l.Labels)
 }
 

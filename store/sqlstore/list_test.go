@@ -50,6 +50,7 @@ func listed(t *testing.T, db *DB) []store.Callback {
 		case i%3 == 0:
 			c.DueAt = testNow + int64(i*7%40)
 		}
+		c.FirstDueAt = c.DueAt
 		if i%4 == 1 || i == 90 || i == 91 {
 			claimed = append(claimed, c.ID)
 		}
@@ -284,7 +285,7 @@ const oddLabel = `"7", \ {x}`
 func isPicked(f *store.Filter, c *store.Callback) bool {
 	state := c.StateAt(testNow)
 	if f.ByDue && c.State != store.Scheduled ||
-		f.Overdue && (state != store.Scheduled || c.DueAt >= testNow) {
+		f.Overdue && (state != store.Scheduled || c.DueAt >= testNow) || f.Begun && !c.Begun(testNow) {
 		return false
 	}
 	for key, value := range f.Labels {

@@ -81,14 +81,15 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 		return made["id"].(string)
 	}
 	mine, other := endpoint("mine"), endpoint("other")
-	own := accept(`{"endpoint":"mine","payload":1,"delay":"1h","ref":"shared","lock_key":"hidden-lock",
+	f.call(t, 200, "POST", "/v1/endpoints/"+mine+"/pause", "{}")
+	own := accept(`{"endpoint":"mine","payload":1,"ref":"shared","lock_key":"hidden-lock",
 		"labels":{"channel":"hidden-label"},"headers":{"X-Hidden":"hidden-header"},"policy":"short",
 		"success":"body-ok"}`)
 	poll := f.call(t, 202, "POST", "/v1/polls", `{"ref":"shared","request":{"endpoint":"mine"},"delay":"1h",
 		"until":{"success":[{"status":[200]}]}}`)["id"].(string)
 	b := f.newProject(t, "b")
 	foreign := []string{
-		poll, accept(`{"endpoint":"other","payload":1,"delay":"1h","ref":"shared"}`),
+		poll, accept(`{"endpoint":"mine","payload":1,"delay":"1h","ref":"shared"}`), accept(`{"endpoint":"other","payload":1,"delay":"1h","ref":"shared"}`),
 		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`),
 		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`, b...), oneID,
 	}
@@ -182,16 +183,24 @@ func TestCreatorOfCallbacks(t *testing.T) {
 	}
 }
 
-// An innerReceiver fails every attempt with an error that names hosts of the sender.
+// An innerReceiver fails every attempt with an error that names hosts of the sender. Another host than
+// own.example answers with what is internal there.
 type innerReceiver struct{}
 
-func (innerReceiver) Send(context.Context, outbound.Request) outbound.Response {
+func (innerReceiver) Send(_ context.Context, r outbound.Request) outbound.Response {
 	now := time.Now()
-	return outbound.Response{
+	res := outbound.Response{
 		Class: store.ClassDNSError, Outcome: store.AttemptFailed, Charged: true, StartedAt: now, EndedAt: now,
 		Error: "lookup own.example on hidden-resolver:53: server misbehaving",
 		Rule:  &store.Rule{Name: "hidden-rule", Expected: "2xx", Saw: "nothing"},
 	}
+	if !strings.Contains(r.URL, "own.example") {
+		hidden := []store.Header{{Name: "Server", Value: "hidden-server"}}
+		res.Class, res.Status, res.Error = store.ClassRedirect, 302, "to hidden-place"
+		res.RequestHeaders, res.ResponseHeaders, res.ResponseBody = hidden, hidden, "hidden-body"
+		res.Rule = &store.Rule{Name: "hidden-rule", Expected: "hidden-expected", Saw: "hidden-saw"}
+	}
+	return res
 }
 
 // TestAKeyOfOneEndpointSeesNoInternals compares every response about one's own callback, after attempts that
@@ -215,18 +224,33 @@ func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
 	}
 	attempts(2)
 	operator := f.call(t, 201, "POST", "/v1/keys", `{"name":"hidden-operator","scopes":["operate"]}`)
-	for _, act := range []string{"reschedule", "retry"} {
-		f.call(t, 200, "POST", "/v1/callbacks/"+id+"/"+act, map[string]string{
-			"reschedule": `{"delay":"1h","reason":"hidden-reason"}`, "retry": `{"reason":"hidden-reason","url":"https://hidden-host.example/"}`,
-		}[act], "Authorization", "Bearer "+operator["key"].(string))
+	act := func(act, body string) {
+		t.Helper()
+		f.call(t, 200, "POST", "/v1/callbacks/"+id+"/"+act, body,
+			"Authorization", "Bearer "+operator["key"].(string))
 	}
+	act("reschedule", `{"delay":"1h","reason":"hidden-reason"}`)
+	act("retry", `{"reason":"hidden-reason","url":"https://hidden-host.example/"}`)
 	attempts(3)
+	f.ownKeySeesNoInternals(t, mine, id, 3)
+	act("retry", `{"reason":"hidden-reason","url":"https://own.example/"}`)
+	attempts(4)
 	f.call(t, 200, "POST", "/v1/endpoints/"+mine+"/pause", `{"reason":"hidden-pause"}`)
-	key, inner := f.ownKey(t, mine, "resend"), 0
+	f.ownKeySeesNoInternals(t, mine, id, 4)
+}
+
+// ownKeySeesNoInternals compares the responses about a callback with n attempts. With more than three the
+// endpoint's key also sends it again.
+func (f testAPI) ownKeySeesNoInternals(t *testing.T, endpoint, id string, n int) {
+	t.Helper()
+	key, inner := f.ownKey(t, endpoint, "resend"), 0
 	for _, route := range append(slices.Collect(maps.Keys(ownRoutes)),
 		"GET /v1/callbacks/:id/evidence?lang=zh-CN") {
 		method, path, _ := strings.Cut(strings.Replace(route, ":id", id, 1), " ")
 		body := map[string]string{"POST": "{}"}[method]
+		if method == "POST" && n == 3 {
+			continue
+		}
 		if method == "GET" && strings.Contains(f.do(method, path, body).Body.String(), "hidden") {
 			inner++
 		}
@@ -235,7 +259,7 @@ func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
 		if res.Code != 200 || body == "" {
 			t.Errorf("%s: %d %s", route, res.Code, body)
 		}
-		if strings.HasSuffix(path, "/attempts") && strings.Count(body, `"lateness_ms":0,`) != 3 {
+		if strings.HasSuffix(path, "/attempts") && strings.Count(body, `"lateness_ms":0,`) != n {
 			t.Errorf("%s shows the delay in the queue: %s", route, body)
 		}
 		for _, internal := range []string{"hidden", "operator", "3s", store.KeyPrefix, "default"} {
@@ -253,7 +277,8 @@ func TestAKeyOfOneEndpointSeesNoInternals(t *testing.T) {
 func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
 	t.Parallel()
 	f := newEngineAPI(t, new(receiver))
-	f.call(t, 201, "POST", "/v1/endpoints", `{"external_id":"mine","url":"https://own.example/"}`)
+	endpoint := f.call(t, 201, "POST", "/v1/endpoints",
+		`{"external_id":"mine","url":"https://own.example/"}`)["id"].(string)
 	key := f.ownKey(t, "mine", "resend")
 	accept := func() string {
 		return f.call(t, 202, "POST", "/v1/callbacks", `{"endpoint":"mine","payload":1}`)["id"].(string)
@@ -281,8 +306,8 @@ func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
 	if rec.Header().Get("Retry-After") != "60" {
 		t.Errorf("Retry-After: %q", rec.Header().Get("Retry-After"))
 	}
-	canceled := f.call(t, 202, "POST", "/v1/callbacks",
-		`{"endpoint":"mine","payload":1,"delay":"1h"}`)["id"].(string)
+	f.call(t, 200, "POST", "/v1/endpoints/"+endpoint+"/pause", "{}")
+	canceled := accept()
 	f.call(t, 200, "POST", "/v1/callbacks/"+canceled+"/cancel", "{}")
 	wantProblem(t, retry(canceled, "{}"), 409, "terminal")
 	entries := f.do("GET", "/v1/audit", "").Body.String()

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -22,9 +23,11 @@ func ViewURL(publicURL, token string) string {
 // Everything that such a caller reads or does passes through it. A callback of another endpoint or project is
 // store.ErrNotFound, and so is a poll: what the sender asks an upstream is no notification.
 //
+// A callback that the sender schedules for a later time is store.ErrNotFound until then.
+//
 // Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer,
-// success rule, and of the policy all but the tiers. Values of the URL's query are masked, and the whole
-// URL if the sender has set one of another host than the endpoint's.
+// success rule, and of the policy all but the tiers. Values of the URL's query are masked. A URL of another
+// host than the endpoint's present one is masked whole, and an attempt there has no request and no response.
 type Merchant struct {
 	Engine   Engine
 	Store    Store
@@ -38,7 +41,8 @@ type Merchant struct {
 func (m *Merchant) List(ctx context.Context, f store.Filter) (store.Page, error) {
 	page, err := m.Store.List(ctx, m.Project, store.Filter{
 		EndpointID: m.Endpoint.ID, Kind: store.Notify, States: f.States, Topic: f.Topic, Ref: f.Ref,
-		Class: f.Class, Status: f.Status, From: f.From, To: f.To, Now: f.Now, Limit: f.Limit, After: f.After,
+		Class: f.Class, Status: f.Status, From: f.From, To: f.To, Now: f.Now, Begun: true,
+		Limit: f.Limit, After: f.After,
 	})
 	if err != nil {
 		return store.Page{}, err
@@ -65,7 +69,8 @@ func (m *Merchant) own(ctx context.Context, id string) (store.Callback, error) {
 	if err != nil {
 		return store.Callback{}, err
 	}
-	if c.EndpointID != m.Endpoint.ID || m.Endpoint.ID == "" || c.Kind != store.Notify {
+	if c.EndpointID != m.Endpoint.ID || m.Endpoint.ID == "" || c.Kind != store.Notify ||
+		!c.Begun(m.Engine.Now()) {
 		return store.Callback{}, store.ErrNotFound
 	}
 	return c, nil
@@ -73,11 +78,7 @@ func (m *Merchant) own(ctx context.Context, id string) (store.Callback, error) {
 
 // redacted returns a callback without what is internal to the sender.
 func (m *Merchant) redacted(c store.Callback) store.Callback {
-	if m.isHome(&c) {
-		c.URL = store.MaskURL(c.URL)
-	} else {
-		c.URL = Mask
-	}
+	c.URL = m.shownURL(c.URL)
 	c.Project, c.Lane, c.LockKey, c.Strict, c.Labels, c.Headers = "", "", "", false, nil, nil
 	c.Policy = store.Policy{Tiers: c.Policy.Tiers, RepeatLast: c.Policy.RepeatLast}
 	c.Success, c.Signer, c.Version = store.Success{}, "", nil
@@ -85,10 +86,13 @@ func (m *Merchant) redacted(c store.Callback) store.Callback {
 	return c
 }
 
-// isHome reports whether the callback goes to the host of its endpoint, and not to another one that the
-// sender has set.
-func (m *Merchant) isHome(c *store.Callback) bool {
-	return c.Follows || store.SameHost(c.URL, m.Endpoint.URL)
+// shownURL masks a URL of a callback or an attempt. It masks all of a URL of another host than the
+// endpoint's present one: that host may be the sender's own.
+func (m *Merchant) shownURL(url string) string {
+	if !store.SameHost(url, m.Endpoint.URL) {
+		return Mask
+	}
+	return store.MaskURL(url)
 }
 
 // foreignErrors are the classes whose error texts describe the merchant's own server. Others may name hosts
@@ -105,28 +109,33 @@ func (m *Merchant) Attempts(ctx context.Context, id string, before, limit int) (
 		return nil, err
 	}
 	attempts, err := m.Store.Attempts(ctx, m.Project, id, before, limit)
-	return redactedAttempts(attempts, m.isHome(&c)), err
+	return m.redactedAttempts(attempts, &c), err
 }
 
-// redactedAttempts returns attempts without what is internal to the sender: the delay in its queue, and what
-// may name a host of its own. home is true if the callback's URL has the host of the endpoint.
-func redactedAttempts(attempts []store.Attempt, home bool) []store.Attempt {
+// redactedAttempts returns attempts of a callback without what is internal to the sender: the delay in its
+// queue, what may name a host of its own, and what was sent to other hosts and answered by them.
+func (m *Merchant) redactedAttempts(attempts []store.Attempt, c *store.Callback) []store.Attempt {
 	attempts = slices.Clone(attempts)
 	for i := range attempts {
 		a := &attempts[i]
-		elsewhere := !home && a.URL == "" // only the endpoint's own URL is recorded here
-		if elsewhere || !slices.Contains(foreignErrors, a.Class) {
-			a.Error = ""
+		a.URL = m.shownURL(cmp.Or(a.URL, c.URL))
+		if a.URL == Mask {
+			*a = store.Attempt{
+				CallbackID: a.CallbackID, Project: a.Project, Number: a.Number, Trigger: a.Trigger,
+				Outcome: a.Outcome, Charged: a.Charged, Class: a.Class, Status: a.Status,
+				StartedAt: a.StartedAt, EndedAt: a.EndedAt, DueAt: a.DueAt, NextDueAt: a.NextDueAt,
+				Stale: a.Stale, URL: a.URL,
+			}
+			continue
 		}
-		if elsewhere {
-			a.ResponseHeaders = nil
+		if !slices.Contains(foreignErrors, a.Class) {
+			a.Error = ""
 		}
 		if a.Rule != nil {
 			rule := *a.Rule
 			rule.Name = ""
 			a.Rule = &rule
 		}
-		a.URL = store.MaskURL(a.URL)
 		a.Diverts, a.DivertReason, a.Lateness = 0, "", 0
 	}
 	return attempts
@@ -142,8 +151,7 @@ func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error
 
 // Report returns the delivery report of a callback.
 func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
-	c, err := m.own(ctx, id)
-	if err != nil {
+	if _, err := m.own(ctx, id); err != nil {
 		return nil, err
 	}
 	whole, err := m.Engine.Report(ctx, m.Project, id)
@@ -151,7 +159,8 @@ func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, erro
 		return nil, err
 	}
 	r := *whole
-	r.Callback, r.Attempts = m.redacted(r.Callback), redactedAttempts(r.Attempts, m.isHome(&c))
+	r.Attempts = m.redactedAttempts(r.Attempts, &r.Callback)
+	r.Callback = m.redacted(r.Callback)
 	return &r, nil
 }
 
@@ -198,6 +207,23 @@ func (m *Merchant) Resend(
 	return m.redacted(c), 0, nil
 }
 
+// pauses are the blocks by which people keep a callback from being sent.
+var pauses = []string{
+	control.BlockSendingStopped, control.BlockSendingHeld, control.BlockProjectPaused,
+	control.BlockEndpointPaused, control.BlockLanePaused, control.BlockEndpointOff,
+}
+
+// Paused reports whether the callback waits because the sender has stopped or paused sending.
+func (m *Merchant) Paused(ctx context.Context, id string) (bool, error) {
+	if _, err := m.own(ctx, id); err != nil {
+		return false, err
+	}
+	why, err := m.Engine.Explain(ctx, m.Project, id)
+	return slices.ContainsFunc(why.Blocking, func(b control.Block) bool {
+		return slices.Contains(pauses, b.Code)
+	}), err
+}
+
 // Limits of merchants in one process. Requests come from links and from keys of one endpoint.
 const (
 	merchantRequests = 10              // requests per second of one link or key; twice as many at once
@@ -223,10 +249,15 @@ func NewMerchantLimits() *MerchantLimits {
 // Take counts a request by a link or a key, or returns how long the request must wait.
 func (l *MerchantLimits) Take(id string) (wait time.Duration) { return l.requests.Take(id) }
 
-// takeResend counts a resend of a callback, or returns how long it must wait.
+// takeResend counts a resend of a callback, or returns how long it must wait and counts nothing.
 func (l *MerchantLimits) takeResend(endpoint, callback string) (wait time.Duration) {
-	if wait := l.endpoints.Take(endpoint); wait > 0 {
+	wait = l.callbacks.Take(callback)
+	if wait > 0 {
 		return wait
 	}
-	return l.callbacks.Take(callback)
+	wait = l.endpoints.Take(endpoint)
+	if wait > 0 {
+		l.callbacks.giveBack(callback)
+	}
+	return wait
 }

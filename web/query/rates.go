@@ -38,6 +38,14 @@ func (r *Rates) Take(id string) (wait time.Duration) {
 	return wait
 }
 
+// giveBack undoes a Take that returned zero.
+func (r *Rates) giveBack(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, _ := r.keys.get(id)
+	r.keys.put(id, b.less(-1, r.limit, time.Now()))
+}
+
 // A bucketLimit says how a bucket fills: one token each every, up to burst tokens.
 type bucketLimit struct {
 	every time.Duration

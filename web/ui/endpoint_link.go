@@ -6,6 +6,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/query"
+	"github.com/seed-ff5a32d8/dispatcher/web/signin"
 )
 
 // askViewLink asks what a link to the merchant's page allows.
@@ -26,6 +27,10 @@ type linkPage struct {
 
 // createViewLink creates a link to the merchant's page of an endpoint, and shows it.
 func (u *UI) createViewLink(r *request, id string) (*response, error) {
+	public, err := u.publicURL(r)
+	if err != nil {
+		return nil, err
+	}
 	expires, err := r.duration("expires_in")
 	if err != nil {
 		return nil, err
@@ -39,16 +44,20 @@ func (u *UI) createViewLink(r *request, id string) (*response, error) {
 	}
 	p := &linkPage{base: u.base(r, "endpoints", "endpoint.view_link.made"),
 		FullID: store.EndpointPrefix + id, ExpiresAt: link.ExpiresAt}
-	p.Link = query.ViewURL(u.publicURL(r), link.Token)
+	p.Link = query.ViewURL(public, link.Token)
 	return show("endpoint_link", p)
 }
 
-// publicURL returns the URL that browsers use: the setting, or the address of this request.
-func (u *UI) publicURL(r *request) string {
-	if u.PublicURL != "" {
-		return u.PublicURL
+// publicURL returns the URL that browsers use: the setting, or the address of this request on loopback. For
+// any other address the setting is required, because a proxy may end TLS: the scheme is not known then.
+func (u *UI) publicURL(r *request) (string, error) {
+	if here := "http://" + r.http.Host; u.PublicURL == "" && signin.IsLoopback(here) {
+		return here, nil
 	}
-	return "http://" + r.http.Host
+	if u.PublicURL == "" {
+		return "", invalid("public_url", r.lang.text("endpoint.view_link.public_url"))
+	}
+	return u.PublicURL, nil
 }
 
 // revokeViewLinks revokes the links to the merchant's page of an endpoint.

@@ -209,7 +209,7 @@ func (w *reportWriter) attempt(a *store.Attempt) {
 		w.named("evidence.trigger.", string(a.Trigger)))
 	w.part("evidence.started", w.clock(a.StartedAt))
 	w.part("evidence.ended", w.clock(a.EndedAt))
-	if a.URL != "" {
+	if a.URL != "" && a.URL != c.URL {
 		w.part("evidence.sent", w.data(store.MaskURL(a.URL)))
 	}
 	shown := displayOutcome(a, c)

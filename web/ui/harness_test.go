@@ -31,9 +31,10 @@ type browser struct {
 	ui      *UI
 	handler http.Handler
 	cookies map[string]string
-	// headers are sent with each request. address is the network address; empty means httptest's default.
-	headers http.Header
-	address string
+	// headers are sent with each request. address is the network address and host the Host header; empty
+	// means httptest's defaults.
+	headers       http.Header
+	address, host string
 }
 
 // testResources are read once for all tests. They are read-only.
@@ -104,7 +105,7 @@ func (b *browser) do(req *http.Request) result {
 	for name, values := range b.headers {
 		req.Header[name] = values
 	}
-	req.RemoteAddr = cmp.Or(b.address, req.RemoteAddr)
+	req.RemoteAddr, req.Host = cmp.Or(b.address, req.RemoteAddr), cmp.Or(b.host, req.Host)
 	for name, value := range b.cookies {
 		req.AddCookie(&http.Cookie{Name: name, Value: value})
 	}

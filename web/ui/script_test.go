@@ -198,6 +198,8 @@ func (s script) run(t *testing.T) {
 			b.cookies[zoneCookie] = url.QueryEscape(rest)
 		case "from":
 			b.address = rest
+		case "host":
+			b.host = rest
 		case "language":
 			b.cookies[languageCookie] = rest
 		case "header":

@@ -153,8 +153,9 @@ type viewCallbackPage struct {
 	CanSend, Open bool
 	// Elsewhere: the sender has set a URL of another host than the endpoint's.
 	Elsewhere bool
-	// Sent is true after the merchant has sent it, Pending until the attempt has ended.
-	Sent, Pending bool
+	// Sent is true after the merchant has sent it, Pending until the attempt has ended. Paused: the attempt
+	// waits for the sender to resume sending.
+	Sent, Pending, Paused bool
 }
 
 // viewCallback is GET /view/{token}/callbacks/{id}.
@@ -197,6 +198,9 @@ func (u *UI) viewCallback(v *viewRequest) (*response, error) {
 	p.Open = p.callbackRow.State == store.Scheduled
 	p.Sent = v.query("sent") != ""
 	p.Pending = p.callbackRow.State == store.Attempting || p.Open && c.DueAt <= v.now
+	if err == nil && p.Sent && p.Open {
+		p.Paused, err = v.merchant.Paused(v.ctx, id)
+	}
 	return &response{status: http.StatusOK, template: "viewcallback", page: p}, err
 }
 

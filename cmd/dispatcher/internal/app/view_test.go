@@ -133,6 +133,12 @@ func (s *shop) accept(t *testing.T, endpoint, ref string, more map[string]any) s
 	return cb.ID
 }
 
+// pause pauses the endpoint of the link.
+func (s *shop) pause(t *testing.T) {
+	t.Helper()
+	s.Call(t, http.MethodPost, "/v1/endpoints/"+s.endpoint+"/pause", map[string]any{}, nil)
+}
+
 var targets = regexp.MustCompile(`(?:href|action)="([^"]+)"`)
 
 // TestViewPages opens every page of a link in both languages. The pages have what the merchant needs, nothing
@@ -140,7 +146,8 @@ var targets = regexp.MustCompile(`(?:href|action)="([^"]+)"`)
 func TestViewPages(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, map[string]any{"resend": true, "embed": []string{"https://portal.example"}})
-	open := s.accept(t, "tea", "order-2", map[string]any{"delay": "1h"})
+	s.pause(t)
+	open := s.accept(t, "tea", "order-2", nil)
 	other := s.accept(t, "other", "order-other", map[string]any{"delay": "1h"})
 	if !strings.HasPrefix(s.m.link, query.ViewRoot+"/") {
 		t.Fatalf("the link is %q", s.m.link)
@@ -256,10 +263,25 @@ func TestViewSends(t *testing.T) {
 	if res.Header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After: %q", res.Header.Get("Retry-After"))
 	}
-	open := s.accept(t, "tea", "order-2", map[string]any{"delay": "1h"})
+	planned := s.accept(t, "tea", "order-4", map[string]any{"delay": "1h"})
+	s.m.wants(send(planned), 404, "未找到")
+	s.pause(t)
+	open := s.accept(t, "tea", "order-2", nil)
 	s.m.wants(send(open), 303)
+	sent := s.m.link + "/callbacks/" + open + "?sent=1"
+	waits := func() {
+		t.Helper()
+		s.m.wants(s.m.do("GET", sent), 200, "has paused sending. This notification is sent when")
+		s.m.wants(s.m.do("GET", sent+"&lang=zh-CN"), 200, "支付平台已暂停发送")
+	}
+	waits()
+	s.Call(t, http.MethodPost, "/v1/stop", map[string]any{"reason": "hidden-reason"}, nil)
+	s.Call(t, http.MethodPost, "/v1/endpoints/"+s.endpoint+"/resume", map[string]any{}, nil)
+	waits()
+	s.Call(t, http.MethodPost, "/v1/start", map[string]any{}, nil)
 	testserver.Until(t, "it is sent now", func() bool { return s.State(t, open) == client.Succeeded })
-	canceled := s.accept(t, "tea", "order-3", map[string]any{"delay": "1h"})
+	s.pause(t)
+	canceled := s.accept(t, "tea", "order-3", nil)
 	s.Call(t, http.MethodPost, "/v1/callbacks/"+canceled+"/cancel", map[string]any{}, nil)
 	s.m.wants(send(canceled), 409, "已取消")
 	var audit struct{ Data []client.AuditEntry }
