@@ -212,7 +212,8 @@ func (t *tx) writeEdited(r *row) error {
 	callbacks := append(editedFields(&r.Callback), col("reason", &reason))
 	requests := requestEditFields(&r.Callback)
 	sealed, timeout := store.SealedKey(r.Headers), timeoutMillis(r.Policy)
-	if first := r.keptURL(); r.URL != r.storedURL {
+	first := r.keptURL()
+	if r.URL != r.storedURL {
 		requests = append(requests, col("first_url", &first))
 	}
 	if r.structuredEdited {

@@ -89,7 +89,9 @@ func TestAKeyOfOneEndpointSeesNothingElse(t *testing.T) {
 		"until":{"success":[{"status":[200]}]}}`)["id"].(string)
 	b := f.newProject(t, "b")
 	foreign := []string{
-		poll, accept(`{"endpoint":"mine","payload":1,"delay":"1h","ref":"shared"}`), accept(`{"endpoint":"other","payload":1,"delay":"1h","ref":"shared"}`),
+		poll,
+		accept(`{"endpoint":"mine","payload":1,"delay":"1h","ref":"shared"}`),
+		accept(`{"endpoint":"other","payload":1,"delay":"1h","ref":"shared"}`),
 		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`),
 		accept(`{"url":"https://own.example/","payload":1,"delay":"1h","ref":"shared"}`, b...), oneID,
 	}
