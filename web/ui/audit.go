@@ -170,7 +170,8 @@ func (u *UI) labelAudit(r *request, rows []*auditRow) error {
 	return nil
 }
 
-// nameOf returns the name of a callback, a schedule or an alert. A page has few of them.
+// nameOf returns the name of a callback, a schedule or an alert, or what a bulk action does. A page has few of
+// them.
 func (u *UI) nameOf(r *request, row *auditRow) (string, error) {
 	if row.FullObject == row.Object {
 		return "", nil
@@ -186,6 +187,13 @@ func (u *UI) nameOf(r *request, row *auditRow) (string, error) {
 	case strings.HasPrefix(row.FullObject, store.AlertPrefix):
 		a, err := u.Engine.Alert(r.ctx, r.caller.Project, row.Object)
 		return a.Name, err
+	case strings.HasPrefix(row.FullObject, store.RedrivePrefix):
+		redrive, err := u.Store.Redrive(r.ctx, r.caller.Project, row.Object)
+		if err != nil {
+			return "", err
+		}
+		return r.lang.text("redrives.action."+string(redrive.Action)) + " · " +
+			r.lang.text("redrives.what", "n", redrive.Matched), nil
 	}
 	return "", nil
 }

@@ -196,7 +196,7 @@ func (w *reportWriter) write() {
 func (w *reportWriter) payload() template.HTML {
 	switch r := w.report; {
 	case r.PayloadSum != "":
-		return w.says("payload.size", "n", r.PayloadSize) + asData(", SHA-256 "+r.PayloadSum)
+		return w.says("payload.size", "n", r.PayloadSize) + asData(" · SHA-256 "+r.PayloadSum)
 	case r.Callback.PayloadPurged:
 		return w.says("payload.gone")
 	}
