@@ -170,8 +170,8 @@ func (u *UI) labelAudit(r *request, rows []*auditRow) error {
 	return nil
 }
 
-// nameOf returns the name of a callback, a schedule or an alert, or what a bulk action does. A page has few of
-// them.
+// nameOf returns the name of a callback, a schedule or an alert, or what a bulk action does. A page has few
+// of them.
 func (u *UI) nameOf(r *request, row *auditRow) (string, error) {
 	if row.FullObject == row.Object {
 		return "", nil
