@@ -193,6 +193,9 @@ var (
 		`[A-Z][a-z]+/\w+`)
 )
 
+// halfWidth is a sign of English after a Chinese character, or alone between elements.
+var halfWidth = regexp.MustCompile(`\p{Han}[,;:]|^\s*[,;:]\s*$`)
+
 // checkChinese checks that a page in Chinese has no text of the program without a translation, and no English
 // words, except for data: elements with translate="no", typed texts and the values of the page's URL.
 func checkChinese(t *testing.T, res result) {
@@ -218,6 +221,9 @@ func checkChinese(t *testing.T, res result) {
 		}
 	}
 	for line := range strings.Lines(inSentences.ReplaceAllString(text, "")) {
+		if halfWidth.MatchString(line) {
+			t.Errorf("%s: a half-width sign in %.80q", res.path, strings.TrimSpace(line))
+		}
 		for _, word := range englishWord.FindAllString(line, -1) {
 			if !alike()[word] {
 				t.Errorf("%s: %q is English in %.80q", res.path, word, strings.TrimSpace(line))

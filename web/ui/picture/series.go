@@ -136,7 +136,7 @@ func (d *drawing) bars(p points) {
 		d.labels = []label{{text: first.Name, from: 1, start: true, bare: true}}
 		text := &markup{}
 		text.text(first.Name, maxName)
-		text.put(": ")
+		text.put(" · ")
 		text.text(d.write(first.Value), maxName)
 		before = []hit{{text: string(text.b), apart: true}}
 	}
