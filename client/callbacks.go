@@ -230,6 +230,10 @@ type Filter struct {
 	From time.Time `json:"from,omitzero"`
 	// Created before this time.
 	To time.Time `json:"to,omitzero"`
+	// Finished at or after this time.
+	FinishedFrom time.Time `json:"finished_from,omitzero"`
+	// Finished before this time.
+	FinishedTo time.Time `json:"finished_to,omitzero"`
 }
 
 // Query returns the filter as the query parameters of GET /v1/callbacks.
@@ -239,6 +243,7 @@ func (f Filter) Query() url.Values {
 		"lane": f.Lane, "reason": string(f.Reason), "class": string(f.Class),
 		"status_code": number(f.StatusCode), "min_attempts": number(f.MinAttempts), "overdue": yes(f.Overdue),
 		"from": instant(f.From), "to": instant(f.To),
+		"finished_from": instant(f.FinishedFrom), "finished_to": instant(f.FinishedTo),
 	}.query()
 	for _, state := range f.State {
 		q.Add("state", string(state))

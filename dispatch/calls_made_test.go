@@ -212,6 +212,10 @@ func (s *calledStore) GatherRedrive(ctx context.Context, a1 string, a2 string, a
 func (s *calledStore) Get(ctx context.Context, a1 string, a2 string) (store.Callback, error) {
 	return call1(ctx, s, "Get", func(ctx context.Context) (store.Callback, error) { return s.Store.Get(ctx, a1, a2) }, a1, a2)
 }
+func (s *calledStore) HeldLanes(ctx context.Context, a1 string, a2 []int64, a3 int64, a4 int) ([]string, error) {
+	a2 = slices.Clone(a2)
+	return call1(ctx, s, "HeldLanes", func(ctx context.Context) ([]string, error) { return s.Store.HeldLanes(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
 func (s *calledStore) IndexMeta(ctx context.Context, a1 store.IndexMeta) (store.IndexMeta, error) {
 	return call1(ctx, s, "IndexMeta", func(ctx context.Context) (store.IndexMeta, error) { return s.Store.IndexMeta(ctx, a1) }, a1)
 }
@@ -253,8 +257,8 @@ func (s *calledStore) List(ctx context.Context, a1 string, a2 store.Filter) (sto
 func (s *calledStore) LiveFirings(ctx context.Context, a1 string, a2 int) ([]store.AlertFiring, error) {
 	return call1(ctx, s, "LiveFirings", func(ctx context.Context) ([]store.AlertFiring, error) { return s.Store.LiveFirings(ctx, a1, a2) }, a1, a2)
 }
-func (s *calledStore) LockHolder(ctx context.Context, a1 string, a2 string, a3 int64) (string, int64, error) {
-	return call2(ctx, s, "LockHolder", func(ctx context.Context) (string, int64, error) { return s.Store.LockHolder(ctx, a1, a2, a3) }, a1, a2, a3)
+func (s *calledStore) LockHolder(ctx context.Context, a1 string, a2 string, a3 int64) (store.LockHolder, error) {
+	return call1(ctx, s, "LockHolder", func(ctx context.Context) (store.LockHolder, error) { return s.Store.LockHolder(ctx, a1, a2, a3) }, a1, a2, a3)
 }
 func (s *calledStore) MarkAnnounced(ctx context.Context, a1 string) error {
 	return call0(ctx, s, "MarkAnnounced", func(ctx context.Context) error { return s.Store.MarkAnnounced(ctx, a1) }, a1)
@@ -552,6 +556,9 @@ func (s *calledIndex) MoveWatermark(ctx context.Context, a1 int, a2 schedule.Adv
 }
 func (s *calledIndex) Open(ctx context.Context, a1 int) error {
 	return call0(ctx, s, "IndexOpen", func(ctx context.Context) error { return s.Schedule.Open(ctx, a1) }, a1)
+}
+func (s *calledIndex) OpenBreakers(ctx context.Context, a1 int, a2 int) ([]int64, error) {
+	return call1(ctx, s, "OpenBreakers", func(ctx context.Context) ([]int64, error) { return s.Schedule.OpenBreakers(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledIndex) Release(ctx context.Context, a1 []schedule.Unlock) ([]schedule.Waiter, error) {
 	a1 = slices.Clone(a1)

@@ -235,6 +235,8 @@ CREATE INDEX callbacks_lock ON callbacks (project, lock_key, id) WHERE lock_key 
 -- dead rows of a lane.
 CREATE INDEX callbacks_dead ON callbacks (project, reason, last_class, last_status, id) WHERE state = 'dead';
 CREATE INDEX callbacks_dead_lane ON callbacks (lane, id) WHERE state = 'dead';
+-- For dead letters of the last hour.
+CREATE INDEX callbacks_died ON callbacks (project, finished_at, last_class) WHERE state = 'dead';
 -- For the next strict callback of a lock key.
 CREATE INDEX callbacks_strict ON callbacks (project, lock_key, id) WHERE strict = 1 AND state = 'scheduled';
 -- For retention: a finished row is in the first index until its payload is purged, then in the second.

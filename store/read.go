@@ -30,6 +30,8 @@ type Filter struct {
 	Begun bool
 	// From and To bound CreatedAt: From <= CreatedAt < To.
 	From, To int64
+	// FinishedFrom and FinishedTo bound FinishedAt likewise. Open callbacks have none.
+	FinishedFrom, FinishedTo int64
 	// ByDue lists open callbacks by due time, earliest first. Otherwise the list is newest first, by id.
 	ByDue bool
 	// Now is required. It separates attempting from scheduled callbacks.
@@ -45,6 +47,18 @@ type Filter struct {
 type Page struct {
 	Callbacks []Callback
 	Next      *Cursor
+}
+
+// A RefPage has callbacks of one reference.
+type RefPage struct {
+	// Callbacks are open ones first, then dead ones, then the others, each newest first.
+	Callbacks []Callback
+	// Counts are the numbers of callbacks by state, without polls that have their final answer. Polls are the
+	// numbers of these by reason. More: there are more callbacks than the store reads, and the oldest are
+	// neither counted nor listed.
+	Counts map[State]int64
+	Polls  map[Reason]int64
+	More   bool
 }
 
 // Counts are the counters of a project. They include the changes that are not yet folded into the stored
@@ -71,6 +85,21 @@ type DeadGroup struct {
 	// their ids.
 	OldestAt, NewestAt int64
 	OldestID, NewestID string
+}
+
+// Died counts callbacks that died in a period.
+type Died struct {
+	// Classes are the numbers by the class of the last attempt. It is empty if there was no attempt. More:
+	// there are more than the store counts.
+	Classes map[Class]int64
+	More    bool
+}
+
+// A LockHolder is the callback that is being attempted under a lock key. The zero value: none is found.
+type LockHolder struct {
+	// ID is its bare id. ClaimedAt and ClaimUntil are the times of its claim.
+	ID                    string
+	ClaimedAt, ClaimUntil int64
 }
 
 // DueNow counts the overdue callbacks of a project.

@@ -43,7 +43,11 @@ func (s *callbackFacts) explain() Explanation {
 	}
 	x := Explanation{NextAt: max(c.DueAt, s.now), Blocking: blocks}
 	for i := range blocks {
-		x.NextAt = max(x.NextAt, blocks[i].Until)
+		until := blocks[i].Until
+		if blocks[i].Code == BlockLock {
+			until = s.position.Due // the holder may end earlier than its claim
+		}
+		x.NextAt = max(x.NextAt, until)
 	}
 	if slices.ContainsFunc(blocks, Block.isEndless) {
 		x.NextAt = 0
@@ -73,7 +77,7 @@ func (s *callbackFacts) waitBlocks() []Block {
 	if s.waitsFor != "" {
 		first := store.CallbackPrefix + s.waitsFor
 		blocks = append(blocks, Block{
-			Code: BlockOrder, Since: c.CreatedAt,
+			Code: BlockOrder, Since: c.CreatedAt, Other: s.waitsFor,
 			Detail: "The callback is in strict order. An earlier callback with the same lock_key, " + first +
 				", has not finished.",
 			Cure: "Retry or cancel the earlier callback: POST /v1/callbacks/" + first +
@@ -138,16 +142,17 @@ func (s *callbackFacts) rebuilding() bool {
 	return slices.ContainsFunc(s.global, func(b Block) bool { return b.Code == BlockIndexRebuilding })
 }
 
-// lockBlock is the wait for the lock. It begins with the holder's claim, or with this callback's due time if
-// no holder is found.
+// lockBlock is the wait for the lock. It lasts as long as the holder's claim. If no holder is found, it lasts
+// from this callback's due time until it is tried again.
 func (s *callbackFacts) lockBlock() Block {
 	b := Block{
 		Code: BlockLock, Since: s.c.DueAt, Until: s.position.Due,
 		Cure:   "Wait. The wait does not count as an attempt.",
 		Detail: "Another callback",
 	}
-	if s.holder != "" {
-		b.Since, b.Detail = s.holderSince, "Callback "+store.CallbackPrefix+s.holder
+	if h := &s.holder; h.ID != "" {
+		b.Since, b.Until, b.Other = h.ClaimedAt, max(h.ClaimUntil, b.Until), h.ID
+		b.Detail = "Callback " + store.CallbackPrefix + h.ID
 	}
 	b.Detail += " with the same lock_key, " + s.c.LockKey +
 		", is being sent. This one follows when that ends."

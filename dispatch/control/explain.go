@@ -20,6 +20,9 @@ type Block struct {
 	Since, Until int64
 	// Detail describes the block and Cure the action that ends it, both for people.
 	Detail, Cure string
+	// Other is the bare id of the callback that blocks this one, by its order or its lock. Empty: none, or
+	// not known.
+	Other string
 }
 
 // The codes of blocks, in the order of an explanation: first what stops every callback, then what people have
@@ -61,7 +64,8 @@ const (
 	// due.
 	BlockRate        = "rate_limited"
 	BlockConcurrency = "concurrency"
-	// BlockLock: since the holder of the lock was claimed. If that is unknown: since this callback is due.
+	// BlockLock: since the holder of the lock was claimed, until the end of its claim. If the holder is
+	// unknown: since this callback is due, until it is tried again.
 	BlockLock = "lock_held"
 	// BlockIndexMissing: since the callback is due, or since its last change if that was later.
 	BlockIndexMissing = "index_missing"
@@ -96,12 +100,10 @@ type callbackFacts struct {
 	claimedAt, endedAt int64
 	// waitsFor is the bare id of the callback that must be terminal first, by strict order; empty: none.
 	waitsFor string
-	// holder is the bare id of another callback that holds the lock, and holderSince the time of its claim.
-	// Empty if no holder is found.
-	holder      string
-	holderSince int64
-	position    schedule.Position
-	state       schedule.LaneState
+	// holder is another callback that holds the lock; zero: none is found.
+	holder   store.LockHolder
+	position schedule.Position
+	state    schedule.LaneState
 	// indexDown: the index did not answer, so position and state are zero.
 	indexDown bool
 	now       int64
@@ -205,18 +207,10 @@ func (ct *Controller) readTimes(ctx context.Context, project string, open []*cal
 	return err
 }
 
-// A lockState is what the store knows about a lock key.
-type lockState struct {
-	// first is the first open callback in strict order, holder the one that is being attempted since
-	// holderSince. They are bare ids, empty if there is none or it was not read.
-	first, holder string
-	holderSince   int64
-}
-
 // readPredecessors reads the other callbacks of the lock keys. The order matters only to strict callbacks,
 // the holder of a lock only to a callback that is due.
 func (ct *Controller) readPredecessors(ctx context.Context, project string, open []*callbackFacts) error {
-	firsts, holders := make(map[string]lockState), make(map[string]lockState)
+	firsts, holders := make(map[string]string), make(map[string]store.LockHolder)
 	for _, s := range open {
 		key := s.c.LockKey
 		if _, read := firsts[key]; s.c.Strict && !read {
@@ -224,23 +218,23 @@ func (ct *Controller) readPredecessors(ctx context.Context, project string, open
 			if err != nil {
 				return err
 			}
-			firsts[key] = lockState{}
+			firsts[key] = ""
 			if first != nil {
-				firsts[key] = lockState{first: first.ID}
+				firsts[key] = first.ID
 			}
 		}
 		if _, read := holders[key]; key != "" && s.c.DueAt <= s.now && !read {
-			holder, since, err := ct.o.Store.LockHolder(ctx, project, key, s.now)
+			holder, err := ct.o.Store.LockHolder(ctx, project, key, s.now)
 			if err != nil {
 				return err
 			}
-			holders[key] = lockState{holder: holder, holderSince: since}
+			holders[key] = holder
 		}
-		if first := firsts[key].first; s.c.Strict && first != "" && first < s.c.ID {
+		if first := firsts[key]; s.c.Strict && first != "" && first < s.c.ID {
 			s.waitsFor = first
 		}
-		if l := holders[key]; key != "" && l.holder != s.c.ID {
-			s.holder, s.holderSince = l.holder, l.holderSince
+		if holder := holders[key]; key != "" && holder.ID != s.c.ID {
+			s.holder = holder
 		}
 	}
 	return nil

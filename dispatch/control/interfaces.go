@@ -52,6 +52,9 @@ type Store interface {
 	) (store.Lane, error)
 	// LaneList returns lanes with their backlog, sorted by key.
 	LaneList(ctx context.Context, project string, f store.LaneFilter) ([]store.LaneBacklog, error)
+	// HeldLanes returns the keys of up to limit lanes with open callbacks that are paused, have a paused or
+	// disabled endpoint, or are among others.
+	HeldLanes(ctx context.Context, project string, others []int64, now int64, limit int) ([]string, error)
 	// Cancel cancels a callback, or returns ErrNotFound.
 	Cancel(ctx context.Context, project, id string, now int64, by store.Actor) (store.CanceledCallback, error)
 	// CancelRef cancels at most limit open callbacks of a reference. A topic that is not empty restricts them
@@ -83,9 +86,8 @@ type Store interface {
 	Payload(ctx context.Context, project, id string) (store.Payload, error)
 	// NextStrict returns the first open callback in strict order with the lock key, or nil.
 	NextStrict(ctx context.Context, project, lockKey string) (*store.OpenRow, error)
-	// LockHolder returns the callback with the lock key that is being attempted at now, and the time of its
-	// claim. Empty if none is found.
-	LockHolder(ctx context.Context, project, lockKey string, now int64) (id string, since int64, err error)
+	// LockHolder returns the callback with the lock key that is being attempted at now; zero: none is found.
+	LockHolder(ctx context.Context, project, lockKey string, now int64) (store.LockHolder, error)
 	// AttemptTimes returns the times of the attempts of callbacks, by id.
 	AttemptTimes(ctx context.Context, project string, ids []string) ([]store.AttemptTimes, error)
 	// ByID returns the open callbacks among ids.

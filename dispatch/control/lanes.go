@@ -50,6 +50,27 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 	return views, nil
 }
 
+// Bounds of HeldLanes: the lanes, and the open breakers of each shard of the index.
+const (
+	MaxHeldLanes = 200
+	maxBreakers  = 1000
+)
+
+// HeldLanes returns the keys of the project's lanes with open callbacks that are paused, have a paused or
+// disabled endpoint, or have an open breaker: at most MaxHeldLanes, those with the most open callbacks first.
+// While the index does not answer, lanes with an open breaker are left out.
+func (ct *Controller) HeldLanes(ctx context.Context, project string) ([]string, error) {
+	breakers, err := ct.index.OpenBreakers(ctx, maxBreakers)
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	keys, err := ct.o.Store.HeldLanes(ctx, project, breakers, ct.clock.Now(), MaxHeldLanes)
+	if err != nil {
+		return nil, fmt.Errorf("find held lanes: %w", err)
+	}
+	return keys, nil
+}
+
 // addGlobalBlocks sets Global of each lane. indexErr is the error of the last call to the index.
 func (ct *Controller) addGlobalBlocks(ctx context.Context, views []LaneView, indexErr error) error {
 	blocks, err := ct.globalBlocks(ctx, indexErr, true)

@@ -100,6 +100,8 @@ type Schedule interface {
 	Stats(ctx context.Context, shard int) (schedule.Stats, error)
 	Lookup(ctx context.Context, refs []schedule.Ref) ([]schedule.Position, error)
 	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
+	// OpenBreakers returns up to limit lanes of the shard whose breaker is open, those that opened first.
+	OpenBreakers(ctx context.Context, shard, limit int) ([]int64, error)
 	SetGeneration(generation int64)
 	// Generation returns the shard's generation; zero: it has none. If another build wrote the shard, the
 	// error is schedule.ErrOlder or schedule.ErrNewer.

@@ -56,6 +56,24 @@ func (ix *Index) AskIndex(
 	return positions, states, nil
 }
 
+// OpenBreakers returns lanes whose breaker is open, up to limit of each shard.
+func (ix *Index) OpenBreakers(ctx context.Context, limit int) (lanes []int64, err error) {
+	if ix.health.indexSilent() {
+		return nil, errIndexSilent
+	}
+	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
+	defer cancel()
+	for shard := range ix.o.Schedule.Shards() {
+		open, err := ix.o.Schedule.OpenBreakers(ctx, shard, limit)
+		if err != nil {
+			ix.health.Failed("breakers", err)
+			return nil, err
+		}
+		lanes = append(lanes, open...)
+	}
+	return lanes, nil
+}
+
 // errIndexSilent: the index does not answer, and only the probe calls it.
 var errIndexSilent = errors.New("the index does not answer")
 

@@ -1,9 +1,11 @@
 package memq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -169,6 +171,29 @@ func parseCursor(operation, cursor string) (int, error) {
 		return 0, fmt.Errorf("%s: cursor %q: %w", operation, cursor, schedule.ErrInvalid)
 	}
 	return slot, nil
+}
+
+// OpenBreakers returns up to limit lanes whose breaker is open, those that opened first.
+func (ix *Index) OpenBreakers(ctx context.Context, shard, limit int) (lanes []int64, err error) {
+	err = ix.do(ctx, "breakers", shard, func() error {
+		var open []*lane
+		for _, l := range ix.lanes {
+			if len(open) == ix.breakers {
+				break
+			}
+			if l.flow != nil && l.flow.probe > 0 {
+				open = append(open, l)
+			}
+		}
+		slices.SortFunc(open, func(a, b *lane) int {
+			return cmp.Or(cmp.Compare(a.flow.opened, b.flow.opened), cmp.Compare(a.number, b.number))
+		})
+		for _, l := range open[:min(len(open), max(limit, 1))] {
+			lanes = append(lanes, l.number)
+		}
+		return nil
+	})
+	return lanes, err
 }
 
 // Stats returns the index's sizes.

@@ -99,9 +99,14 @@ func (w *world) checkSizes() {
 		w.Fatalf("the tick is %+v; now is %d, and the first is due at %d", s.Tick, w.Now(), head)
 	}
 	open := int64(0)
+	breakers, err := w.Index.OpenBreakers(w.ctx, 0, schedule.MaxBatch)
+	w.noErr(err)
 	for _, lane := range w.state.Lanes {
 		if lane.Breaker != schedule.BreakerClosed {
 			open++
+		}
+		if listed := slices.Contains(breakers, lane.Lane); listed != (lane.Breaker != schedule.BreakerClosed) {
+			w.Fatalf("the breaker of lane %d is %v; lanes with an open one: %v", lane.Lane, lane.Breaker, breakers)
 		}
 	}
 	if mark := w.state.Watermark; s.OpenBreakers != open || mark.Loaded > mark.At {

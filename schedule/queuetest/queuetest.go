@@ -38,6 +38,7 @@ type Index interface {
 
 	SetLanes(ctx context.Context, settings []schedule.LaneSetting) error
 	LaneStates(ctx context.Context, lanes []int64) ([]schedule.LaneState, error)
+	OpenBreakers(ctx context.Context, shard, limit int) ([]int64, error)
 
 	Reset(ctx context.Context, shard int, generation int64) error
 	Adopt(ctx context.Context, adoptions []schedule.Lease) error

@@ -33,6 +33,16 @@ func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err er
 	return s, err
 }
 
+// OpenBreakers returns up to limit lanes of the shard whose breaker is open, those that opened first.
+func (ix *Index) OpenBreakers(ctx context.Context, shard, limit int) (lanes []int64, err error) {
+	err = ix.run(ctx, "breakers", shard, []any{max(limit, 1)}, func(r *reply) {
+		for r.tick(); r.more(); {
+			lanes = append(lanes, r.int())
+		}
+	})
+	return lanes, err
+}
+
 // metrics are those of the calls to Redis and of its servers.
 type metrics struct {
 	seconds *prometheus.HistogramVec

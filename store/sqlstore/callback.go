@@ -228,7 +228,7 @@ func (db *DB) Payload(ctx context.Context, project, id string) (store.Payload, e
 const lockedRows = 1000
 
 // findLockHolder finds the claimed row of a lock key, by the index callbacks_lock.
-const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
+const findLockHolder = `SELECT recent.id, recent.claimed_at, recent.claim_until FROM (
 		SELECT callbacks.id, callbacks.state, callbacks.claim_until, callbacks.claimed_at FROM callbacks
 		WHERE callbacks.project = $1 AND callbacks.lock_key = $2 AND callbacks.lock_key <> ''
 		ORDER BY callbacks.id DESC
@@ -237,15 +237,14 @@ const findLockHolder = `SELECT recent.id, recent.claimed_at FROM (
 	ORDER BY recent.claimed_at
 	LIMIT 1`
 
-// LockHolder returns the bare id of the callback of a lock key that is being attempted at now, and when it
-// was claimed. The id is empty if none of the newest thousand callbacks of the key is being attempted. It is
-// for pages: the lock itself is in the index.
-func (db *DB) LockHolder(ctx context.Context, project, lockKey string,
-	now int64) (id string, since int64, err error) {
+// LockHolder returns the callback of a lock key that is being attempted at now. It is zero if none of the
+// newest thousand callbacks of the key is being attempted. It is for pages: the lock itself is in the index.
+func (db *DB) LockHolder(ctx context.Context, project, lockKey string, now int64,
+) (holder store.LockHolder, err error) {
 	err = db.read(ctx, "find the holder of a lock").Each(func(r sqldb.Row) error {
-		return r.Scan(&id, &since)
+		return r.Scan(&holder.ID, &holder.ClaimedAt, &holder.ClaimUntil)
 	}, findLockHolder, project, lockKey, lockedRows, now)
-	return id, since, err
+	return holder, err
 }
 
 // attemptTimes are the columns of store.AttemptTimes.

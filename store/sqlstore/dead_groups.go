@@ -43,6 +43,31 @@ const nextDeadGroup = `FROM (
 		LIMIT 1
 	) AS g`
 
+// maxDied is up to how many callbacks DiedSince counts.
+const maxDied = 10_000
+
+// diedSince reads the index callbacks_died.
+const diedSince = `SELECT died.last_class, COUNT(*) FROM (
+		SELECT callbacks.last_class FROM callbacks
+		WHERE callbacks.project = $1 AND callbacks.state = 'dead' AND callbacks.finished_at >= $2
+		ORDER BY callbacks.finished_at DESC
+		LIMIT $3
+	) AS died
+	GROUP BY died.last_class`
+
+// DiedSince counts the project's dead callbacks that died at or after a time, by class.
+func (db *DB) DiedSince(ctx context.Context, project string, from int64) (store.Died, error) {
+	counts, err := sqldb.Map[string, int64](db.read(ctx, "count dead callbacks"), diedSince, project, from,
+		maxDied+1)
+	died, total := store.Died{Classes: make(map[store.Class]int64)}, int64(0)
+	for class, n := range counts {
+		died.Classes[store.Class(class)] = n
+		total += n
+	}
+	died.More = total > maxDied
+	return died, err
+}
+
 // DeadGroups groups the project's dead callbacks by reason, class and status. The largest group comes first,
 // and among equal ones that with the newest callback; at most 200 are returned. It counts up to a thousand
 // callbacks of each group. After groupsTime it counts up to ten of each further group.

@@ -230,6 +230,31 @@ func (db *DB) LaggingLanes(ctx context.Context, project string, limit int) ([]st
 		LIMIT $2`, project, limit)
 }
 
+// maxBusyLanes is how many lanes with open callbacks HeldLanes looks at, those with the most first.
+const maxBusyLanes = 10_000
+
+// heldLanes finds lanes among those with open callbacks, by the index counters_lanes.
+const heldLanes = `SELECT lanes.key FROM (
+		SELECT counters.key AS number, counters.value FROM counters
+		WHERE counters.project = $1 AND counters.kind = 'lane' AND counters.value > 0
+		ORDER BY counters.value DESC
+		LIMIT $2
+	) AS busy
+	JOIN lanes ON lanes.id = CAST(busy.number AS BIGINT)
+	WHERE lanes.project = $1
+		AND (lanes.own_paused_until > $3 OR lanes.endpoint_paused_until > $3
+			OR lanes.id IN (SELECT i.id FROM $i))
+	ORDER BY busy.value DESC
+	LIMIT $4`
+
+// HeldLanes returns the keys of up to limit lanes of the project that have open callbacks and are paused, have
+// a paused or disabled endpoint, or are among others. Those with the most open callbacks come first.
+func (db *DB) HeldLanes(ctx context.Context, project string, others []int64, now int64, limit int,
+) ([]string, error) {
+	return sqldb.Values[string](db.read(ctx, "read held lanes"), heldLanes, project, maxBusyLanes, now, limit,
+		sqldb.Ints("id", others))
+}
+
 // countOpen fills in the number of open callbacks of each lane, from the counters.
 func (db *DB) countOpen(ctx context.Context, operation, project string, lanes []store.LaneBacklog) error {
 	keys := make([]string, len(lanes))

@@ -255,6 +255,10 @@ func (l *listing) filter(q *query) {
 		"callbacks.reason || '' = ? AND callbacks.state <> 'scheduled'", string(l.Reason))
 	q.andIf(l.Lane != "" && l.by != byDeadLane, "callbacks.lane + 0 = "+laneOf, l.project, l.Lane)
 	q.andIf(l.Status != 0 && l.by != byGroup, "callbacks.last_status + 0 = ?", l.Status)
+	// The sum keeps the databases from the indexes of retention.
+	q.andIf(l.FinishedFrom != 0, "callbacks.finished_at + 0 >= ?", l.FinishedFrom)
+	q.andIf(l.FinishedTo != 0, "callbacks.finished_at + 0 < ? AND callbacks.state <> 'scheduled'",
+		l.FinishedTo)
 	q.andIf(l.MinAttempts > 0, "callbacks.attempt_count >= ?", l.MinAttempts)
 	q.andIf(l.Overdue,
 		"callbacks.state = 'scheduled' AND callbacks.due_at < ? AND callbacks.claim_until <= ?", l.Now, l.Now)

@@ -37,7 +37,8 @@ type pageBudget struct {
 	// time.
 	rows int
 	time time.Duration
-	// sortable is up to how many open callbacks, or due ones of them, are read at once and sorted.
+	// sortable is up to how many open callbacks, or due ones of them, or dead ones of a period, are read at
+	// once and sorted.
 	sortable int
 }
 
@@ -69,7 +70,7 @@ func (l *listing) run(ctx context.Context) error {
 		_, err := l.take(l.read, l.readQuery(nil))
 		return err
 	}
-	if l.isOpen() {
+	if l.isOpen() || l.isDied() {
 		if done, err := l.readSorted(ctx); done || err != nil {
 			return err
 		}
@@ -121,6 +122,12 @@ func (l *listing) isOpen() bool {
 		return s != store.Scheduled && s != store.Attempting
 	})
 	return !ended && (l.Overdue || len(l.States) > 0)
+}
+
+// isDied reports whether the list has only callbacks that died in a period, which may be a few among many.
+func (l *listing) isDied() bool {
+	return l.FinishedFrom != 0 && (l.by == byEnded || l.by == byGroup || l.by == byDeadLane) &&
+		l.States[0] == store.Dead
 }
 
 // scanWindows reads the page window by window: the end of each window by an index, and then its matching
@@ -231,9 +238,9 @@ func (l *listing) take(read sqldb.Read, q *query) (full bool, err error) {
 	return full, err
 }
 
-// readSorted reads a page of an isOpen list if the list can have at most sortable callbacks. The index
-// callbacks_due finds them, and they are sorted by id. done is false if there are more. Both statements use
-// one snapshot, so no callback is missed that is accepted between them.
+// readSorted reads a page of an isOpen or isDied list if the list can have at most sortable callbacks. The
+// index callbacks_due or callbacks_died finds them, and they are sorted by id. done is false if there are
+// more. Both statements use one snapshot, so no callback is missed that is accepted between them.
 func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	err = l.db.sql.Snapshot(ctx, listCallbacks, func(read sqldb.Read) error {
 		read = read.Planned()
@@ -249,9 +256,19 @@ func (l *listing) readSorted(ctx context.Context) (done bool, err error) {
 	return done, err
 }
 
-// addOpenRows adds the SELECT of the open callbacks that the list can have, by due time. limit is the format
-// of the LIMIT clause, into which sortable is printed.
-func (l *listing) addOpenRows(q *query, columns, limit string) {
+// addFewRows adds the SELECT of the open callbacks that the list can have, by due time, or of the dead ones,
+// by the time of their death. limit is the format of the LIMIT clause, into which sortable is printed.
+func (l *listing) addFewRows(q *query, columns, limit string) {
+	// The number is written out: PostgreSQL uses the index only if it knows the number when it plans.
+	limit = fmt.Sprintf(limit, l.db.listBudget.sortable)
+	if l.isDied() {
+		q.add("SELECT "+columns+" FROM callbacks WHERE callbacks.project = ? AND callbacks.state = 'dead'",
+			l.project)
+		q.and("callbacks.finished_at >= ?", l.FinishedFrom)
+		q.andIf(l.FinishedTo != 0, "callbacks.finished_at < ?", l.FinishedTo)
+		q.add("\n\tORDER BY callbacks.finished_at " + limit)
+		return
+	}
 	q.add("SELECT " + columns + " FROM callbacks WHERE callbacks.state = 'scheduled'")
 	switch {
 	case l.Overdue:
@@ -259,22 +276,21 @@ func (l *listing) addOpenRows(q *query, columns, limit string) {
 	case !slices.Contains(l.States, store.Scheduled):
 		q.and("callbacks.due_at <= ?", l.Now+claimDueSlack)
 	}
-	// The number is written out: PostgreSQL uses the index only if it knows the number when it plans.
-	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + fmt.Sprintf(limit, l.db.listBudget.sortable))
+	q.add("\n\tORDER BY callbacks.due_at, callbacks.id " + limit)
 }
 
 // tooManyQuery finds a row if the list can have more than sortable callbacks.
 func (l *listing) tooManyQuery() *query {
 	var q query
-	l.addOpenRows(&q, "1", "LIMIT 1 OFFSET %d")
+	l.addFewRows(&q, "1", "LIMIT 1 OFFSET %d")
 	return &q
 }
 
-// sortedQuery finds the matching ones of all open callbacks that the list can have, and sorts them.
+// sortedQuery finds the matching ones of all callbacks that addFewRows selects, and sorts them.
 func (l *listing) sortedQuery() *query {
 	var q query
 	q.add("(")
-	l.addOpenRows(&q, "*", "LIMIT %d")
+	l.addFewRows(&q, "*", "LIMIT %d")
 	q.add(") AS callbacks JOIN requests ON " + ofCallback + " WHERE ")
 	l.bound(&q, nil)
 	l.filter(&q)

@@ -98,8 +98,8 @@ func listsInWindows(t *testing.T, db *DB) {
 				filter.From, filter.To = all[filter.From].CreatedAt, all[filter.To].CreatedAt
 			}
 			for _, filter.ByDue = range []bool{false, true} {
-				if sortable > 0 && (filter.ByDue ||
-					!filter.Overdue && !slices.Contains(filter.States, store.Scheduled)) {
+				if sortable > 0 && (filter.ByDue || !filter.Overdue && filter.FinishedFrom == 0 &&
+					!slices.Contains(filter.States, store.Scheduled)) {
 					continue
 				}
 				pages := checkList(t, db, filter, all,
@@ -186,7 +186,7 @@ func listStatements(db *DB, project string, f store.Filter) []*query {
 		queries = append(queries, whole(place, l.endQuery(100)),
 			whole(list, l.readQuery(&store.Cursor{DueAt: 1, ID: "0"})))
 	}
-	if l.isOpen() {
+	if l.isOpen() || l.isDied() {
 		queries = append(queries, l.tooManyQuery(), whole(list, l.sortedQuery()))
 	}
 	return queries
@@ -221,7 +221,7 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 					bad := unwanted.MatchString(plan) && !(byDue && f.Ref != "")
 					if sorted {
 						bad = !regexp.MustCompile(
-							`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_due`).
+							`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_(due|died)`).
 							MatchString(plan)
 					}
 					// SQLite would use only the first of two bounds on one side.
@@ -300,5 +300,6 @@ func isPicked(f *store.Filter, c *store.Callback) bool {
 		is(f.EndpointID, c.EndpointID) && is(f.LockKey, c.LockKey) &&
 		is(string(f.Reason), string(c.Reason)) &&
 		is(string(f.Class), string(c.LastClass)) && (f.Status == 0 || f.Status == c.LastStatus) &&
-		c.AttemptCount >= f.MinAttempts && c.CreatedAt >= f.From && (f.To == 0 || c.CreatedAt < f.To)
+		c.AttemptCount >= f.MinAttempts && c.CreatedAt >= f.From && (f.To == 0 || c.CreatedAt < f.To) &&
+		c.FinishedAt >= f.FinishedFrom && (f.FinishedTo == 0 || state.Terminal() && c.FinishedAt < f.FinishedTo)
 }

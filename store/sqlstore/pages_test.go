@@ -78,6 +78,12 @@ func pageReads(t *testing.T, db *DB) []pageRead {
 		maxCount+1, "exhausted", "class-2", 501)
 	add("the first dead group", "callbacks_dead", false, selecting(deadGroupColumns, nextDeadGroup), project,
 		maxCount+1, "", "", -1)
+	add("died lately", "callbacks_died", true, diedSince, project, testNow, maxDied+1)
+	add("states of a reference", "requests_ref", true, statesOfRef, project, "order-7", maxOfRef+1, testNow)
+	add("callbacks of a reference", "requests_ref", true, firstOfRef, project, "order-7", maxOfRef+1, testNow,
+		50)
+	add("held lanes", "counters_lanes", true, heldLanes, project, maxBusyLanes, testNow, 200,
+		sqldb.Ints("id", []int64{3, 4}))
 	add("a status", "callbacks_dead", false, groupStatus, project, "exhausted", "class-2", -1)
 	add("end of a window of due ones", "callbacks_due", false, selecting(cursorColumns, windowOfDue), 1, "",
 		testNow, 200)

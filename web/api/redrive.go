@@ -159,7 +159,8 @@ func (f *fields) parameter(prefix, key string, raw []byte, to url.Values) {
 		}
 	case "label":
 		f.labelParameters(field, raw, put)
-	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to":
+	case "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "reason", "from", "to",
+		"finished_from", "finished_to":
 		put(key, f.textOrTexts(field, raw, 0)...)
 	default:
 		if strings.HasPrefix(key, query.LabelPrefix) {

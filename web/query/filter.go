@@ -19,7 +19,7 @@ const LabelPrefix = "label."
 // names are the parameters of a filter, except labels.
 var names = []string{
 	"state", "kind", "topic", "ref", "lock_key", "endpoint", "lane", "class", "status_code", "reason",
-	"min_attempts", "overdue", "from", "to",
+	"min_attempts", "overdue", "from", "to", "finished_from", "finished_to",
 }
 
 // A Filter selects callbacks by the parameters of a request.
@@ -48,6 +48,7 @@ func (v *Values) Filter(now int64) (f Filter) {
 		Now:         now,
 	}
 	f.From, f.To = v.Between()
+	f.FinishedFrom, f.FinishedTo = v.period("finished_from", "finished_to")
 	f.Endpoint, f.Values = v.One("endpoint"), v.Values
 	for _, text := range v.All("state") {
 		state := store.State(text)
@@ -158,6 +159,10 @@ func (f *Filter) JSON() store.JSONText {
 			members[name] = FormatTime(f.From)
 		case name == "to":
 			members[name] = FormatTime(f.To)
+		case name == "finished_from":
+			members[name] = FormatTime(f.FinishedFrom)
+		case name == "finished_to":
+			members[name] = FormatTime(f.FinishedTo)
 		default:
 			members[name] = values[0]
 		}

@@ -141,10 +141,13 @@ func (v *Values) Instant(name string) (ms int64) {
 }
 
 // Between returns the times from and to. Each is zero if it is not given.
-func (v *Values) Between() (from, to int64) {
-	from, to = v.Instant("from"), v.Instant("to")
+func (v *Values) Between() (from, to int64) { return v.period("from", "to") }
+
+// period returns the times of two parameters. Each is zero if it is not given.
+func (v *Values) period(first, last string) (from, to int64) {
+	from, to = v.Instant(first), v.Instant(last)
 	if from != 0 && to != 0 && from > to {
-		v.Add("from", Unordered)
+		v.Add(first, Unordered)
 	}
 	return from, to
 }

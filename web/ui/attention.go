@@ -2,11 +2,14 @@ package ui
 
 import (
 	"cmp"
+	"maps"
+	"net/url"
 	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/web/query"
 )
 
 // Bounds of what needs attention: alerts, causes, lanes and endpoints that a line names.
@@ -50,11 +53,8 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 	if err := u.firingProblem(r, p); err != nil {
 		return err
 	}
-	died := slices.ContainsFunc(minutes, func(a store.Activity) bool { return a.Dead > 0 })
-	if dead := counts.States[store.Dead]; died && dead > 0 {
-		if err := u.deadProblem(r, p, dead); err != nil {
-			return err
-		}
+	if err := u.deadProblem(r, p, counts.States[store.Dead]); err != nil {
+		return err
 	}
 	if err := u.laneProblems(r, p); err != nil {
 		return err
@@ -100,48 +100,51 @@ func (u *UI) firingProblem(r *request, p *overviewPage) error {
 	return nil
 }
 
-// deadProblem adds the dead callbacks by their most frequent causes. The page has the line while callbacks
-// become dead: older dead letters alone need no attention every night.
-func (u *UI) deadProblem(r *request, p *overviewPage, n int64) error {
-	groups, err := u.Store.DeadGroups(r.ctx, r.caller.Project)
+// deadProblem adds the callbacks that died in the last hour by their most frequent causes, and counts the
+// older ones of all dead callbacks.
+func (u *UI) deadProblem(r *request, p *overviewPage, all int64) error {
+	from := store.Minute.Begin(r.now) - store.Hour.Milliseconds()
+	died, err := u.Store.DiedSince(r.ctx, r.caller.Project, from)
 	if err != nil {
 		return err
 	}
-	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", n),
-		Acts: []problemAct{{Text: p.T("menu.dead"), Link: Root + "/dead"}}}
-	causes := deadCauses(groups)
-	for _, cause := range causes[:min(len(causes), namedCauses)] {
-		n -= int64(cause.Count)
-		part := problemPart{Count: cause.counted(), Name: p.Or("class.", string(cause.Class)),
-			Data: !p.Has("class." + string(cause.Class)),
-			Link: link("/callbacks", "state", string(store.Dead), "class", string(cause.Class))}
-		if cause.Class == "" { // no filter selects these
-			part.Name, part.Data, part.Link = p.T("attention.unsent"), false, Root+"/dead"
+	n, since := int64(0), query.FormatTime(from)
+	for _, count := range died.Classes {
+		n += count
+	}
+	if all > n && !died.More {
+		p.Older = problemAct{Text: p.T("attention.older", "n", all-n),
+			Link: link("/callbacks", "state", string(store.Dead), "finished_to", since)}
+	}
+	if n == 0 {
+		return nil
+	}
+	counted := func(n int64) string {
+		if died.More {
+			return grouped(n) + "+"
+		}
+		return grouped(n)
+	}
+	list := link("/callbacks", "state", string(store.Dead), "finished_from", since)
+	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", counted(n)), Acts: []problemAct{
+		{Text: p.T("attention.show"), Link: list}, {Text: p.T("menu.dead"), Link: Root + "/dead"}}}
+	classes := slices.SortedFunc(maps.Keys(died.Classes), func(a, b store.Class) int {
+		return cmp.Or(cmp.Compare(died.Classes[b], died.Classes[a]), cmp.Compare(a, b))
+	})
+	for _, class := range classes[:min(len(classes), namedCauses)] {
+		n -= died.Classes[class]
+		part := problemPart{Count: counted(died.Classes[class]), Name: p.Or("class.", string(class)),
+			Data: !p.Has("class." + string(class)), Link: list + "&class=" + url.QueryEscape(string(class))}
+		if class == "" { // no filter selects these
+			part.Name, part.Data, part.Link = p.T("attention.unsent"), false, list
 		}
 		line.Parts = append(line.Parts, part)
 	}
-	if len(causes) > namedCauses && n > 0 {
-		line.Parts = append(line.Parts, problemPart{Count: grouped(n), Name: p.T("attention.others"),
-			Link: Root + "/dead"})
+	if n > 0 {
+		line.Parts = append(line.Parts, problemPart{Count: counted(n), Name: p.T("attention.others"), Link: list})
 	}
 	p.Attention = append(p.Attention, line)
 	return nil
-}
-
-// deadCauses sums groups by class, the largest first.
-func deadCauses(groups []store.DeadGroup) (causes []*deadGroup) {
-	for i := range groups {
-		g := &groups[i]
-		at := slices.IndexFunc(causes, func(c *deadGroup) bool { return c.Class == g.Class })
-		if at < 0 {
-			causes = append(causes, &deadGroup{DeadGroup: *g})
-			continue
-		}
-		causes[at].Count += g.Count
-		causes[at].More = causes[at].More || g.More
-	}
-	slices.SortStableFunc(causes, func(a, b *deadGroup) int { return b.Count - a.Count })
-	return causes
 }
 
 // blocking are the codes of the blocks that need an operator, in the order of the page.
@@ -180,7 +183,11 @@ func (u *UI) laneProblems(r *request, p *overviewPage) error {
 		if n == 0 {
 			continue
 		}
-		line.Text = p.T("attention."+code, "n", n)
+		count := grouped(int64(n))
+		if p.heldCut {
+			count += "+"
+		}
+		line.Text = p.T("attention."+code, "n", count)
 		if n == 1 && only.Act != "" && p.Can(string(store.ScopeOperate)) {
 			line.Acts = append(line.Acts, problemAct{Text: only.ActText, Link: only.Act, Asks: true})
 		}

@@ -164,7 +164,8 @@ func (p *callbacksPage) fields(kinds bool) {
 	for name, value := range p.Filter.Labels {
 		p.LabelName, p.Label = name, value
 	}
-	folded := []string{"lock_key", "lane", "reason", "status_code", "min_attempts", "from", "to", "kind"}
+	folded := []string{"lock_key", "lane", "reason", "status_code", "min_attempts", "from", "to",
+		"finished_from", "finished_to", "kind"}
 	for _, name := range folded {
 		p.Advanced = p.Advanced || v.Get(name) != "" && (name != "kind" || kinds)
 	}

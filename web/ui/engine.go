@@ -34,6 +34,9 @@ type Engine interface {
 	CountRedrive(
 		ctx context.Context, project string, q control.RedriveRequest,
 	) (matched int64, more bool, err error)
+	// HeldLanes returns the keys of lanes with open callbacks that are paused, have a paused or disabled
+	// endpoint, or have an open breaker.
+	HeldLanes(ctx context.Context, project string) ([]string, error)
 	IndexStatus(ctx context.Context) (index.Status, error)
 	// Dispatchers returns the processes that have sent a heartbeat recently.
 	Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
@@ -60,6 +63,11 @@ type Store interface {
 	// DueHours returns the hours in which callbacks are due.
 	DueHours(ctx context.Context, project string, from, to int64) ([]store.DueHour, error)
 
+	// OfRef returns up to limit callbacks of a reference and counts all of them: open ones first, then dead
+	// ones, then the others, each newest first.
+	OfRef(ctx context.Context, project, ref string, now int64, limit int) (store.RefPage, error)
+	// DiedSince counts the callbacks that died at or after a time.
+	DiedSince(ctx context.Context, project string, from int64) (store.Died, error)
 	// DeadGroups returns the dead callbacks grouped by cause, the largest group first.
 	DeadGroups(ctx context.Context, project string) ([]store.DeadGroup, error)
 	Attempt(ctx context.Context, project, id string, number int) (store.Attempt, error)

@@ -94,6 +94,10 @@ func (f *filter) conditions(b *base) (facts []fact) {
 				condition.Value = b.Absolute(f.From)
 			case name == "to":
 				condition.Value = b.Absolute(f.To)
+			case name == "finished_from":
+				condition.Value = b.Absolute(f.FinishedFrom)
+			case name == "finished_to":
+				condition.Value = b.Absolute(f.FinishedTo)
 			}
 			facts = append(facts, condition)
 		}

@@ -19,7 +19,8 @@ type lanesPage struct {
 	Search string
 	// Held selects paused lanes.
 	Held bool
-	// ByBacklog selects the largest lanes, the largest first. Why selects those of them with this block.
+	// ByBacklog selects the largest lanes, the largest first. Why selects the lanes with this block among the
+	// largest and the held ones.
 	ByBacklog bool
 	Why       string
 	// Narrow is true if the filter has a condition. Unanswered is true if the index has not reported the
@@ -79,11 +80,6 @@ func (l *laneRow) Page() string {
 	return link("/lane", "key", l.Key)
 }
 
-// blocked reports whether the lane has a block.
-func (l *laneRow) blocked(code string) bool {
-	return slices.ContainsFunc(l.States, func(s laneState) bool { return s.Code == code })
-}
-
 // lanes is GET /ui/lanes.
 func (u *UI) lanes(r *request) (*response, error) {
 	p := &lanesPage{base: u.base(r, "lanes", "lanes.title"), Search: r.searchText("q"),
@@ -107,10 +103,7 @@ func (u *UI) lanes(r *request) (*response, error) {
 	}
 	for i := range views {
 		p.Unanswered = p.Unanswered || views[i].State == nil
-		row := p.laneRow(&views[i])
-		if p.Why == "" || row.blocked(p.Why) {
-			p.Rows = append(p.Rows, row)
-		}
+		p.Rows = append(p.Rows, p.laneRow(&views[i]))
 	}
 	if err := u.labelLanes(r, p.Rows); err != nil {
 		return nil, err
@@ -179,7 +172,18 @@ func (u *UI) readLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	}
 	after := f.After
 	f.After = ""
+	if p.Why != "" {
+		f.Keys, err = u.Engine.HeldLanes(r.ctx, r.caller.Project)
+		if err != nil {
+			return nil, err
+		}
+	}
 	views, err := u.largestLanes(r, &counts, f)
+	if p.Why != "" {
+		views = slices.DeleteFunc(views, func(v control.LaneView) bool {
+			return v.Open == 0 || !slices.ContainsFunc(v.Blocks(r.now), func(b control.Block) bool { return b.Code == p.Why })
+		})
+	}
 	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })
 	// The last lane of the previous page may be too small for the list by now. Then last is -1, and the list
 	// starts again.
@@ -187,11 +191,14 @@ func (u *UI) readLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	return views[last+1:], err
 }
 
-// largestLanes returns those of the project's largest lanes, by open callbacks, that match the filter.
+// largestLanes returns the project's largest lanes, by open callbacks, and those with the keys of the filter,
+// as far as they match the rest of the filter.
 func (u *UI) largestLanes(r *request, counts *store.Counts, f store.LaneFilter) ([]control.LaneView, error) {
 	for _, lane := range counts.Lanes {
 		f.Keys = append(f.Keys, lane.Lane)
 	}
+	slices.Sort(f.Keys)
+	f.Keys = slices.Compact(f.Keys)
 	f.Limit = len(f.Keys)
 	if f.Limit == 0 {
 		return nil, nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
@@ -31,21 +30,23 @@ type orderPage struct {
 	base
 	Ref  string
 	Rows []*orderRow
-	// Counts are the numbers of callbacks by state.
-	Counts []chip
+	// Counts are the numbers of all its callbacks by state. Hidden is the number of those that are not in
+	// Rows. Uncounted is true if there are more callbacks than the store counts.
+	Counts    []chip
+	Hidden    int64
+	Uncounted bool
 	// Labels are those that all callbacks share.
 	Labels []named
 	// Active is the time of the last event.
 	Active int64
-	// Dead and Open are the numbers of callbacks that a bulk action can change. They are zero if the viewer
-	// may not.
-	Dead, Open int
-	// More is true if there are more callbacks than maxOrder. Cut is true if there are more attempts than
-	// orderAttempts of a callback.
-	More, Cut bool
-	Axis      template.HTML
-	Shows     []chip
-	Events    []*orderEvent
+	// Dead and Open are the numbers of callbacks that a bulk action changes. They are empty if there are none,
+	// or if the viewer may not.
+	Dead, Open string
+	// Cut is true if there are more attempts than orderAttempts of a callback.
+	Cut    bool
+	Axis   template.HTML
+	Shows  []chip
+	Events []*orderEvent
 	// Older and Newest link to other pages of the timeline. They are empty if there are none.
 	Older, Newest string
 	// Support is a text for the merchant.
@@ -70,13 +71,6 @@ type orderRow struct {
 	resultID string
 }
 
-// A cure is the act that helps a callback. Retry sends it now; otherwise Link is the form of the act, with
-// the text of Key. Both are zero if there is no act.
-type cure struct {
-	Retry     bool
-	Link, Key string
-}
-
 // order is GET /ui/orders?ref=REF.
 func (u *UI) order(r *request) (*response, error) {
 	ref := r.url.Query().Get("ref")
@@ -92,11 +86,10 @@ func (u *UI) order(r *request) (*response, error) {
 		}
 	}
 	p := &orderPage{base: u.base(r, "callbacks", "order.title", "ref", ref), Ref: ref}
-	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
+	page, err := u.Store.OfRef(r.ctx, r.caller.Project, ref, r.now, maxOrder)
 	if err != nil {
 		return nil, err
 	}
-	p.More = page.Next != nil
 	if len(page.Callbacks) == 0 {
 		return show("order", p)
 	}
@@ -104,7 +97,8 @@ func (u *UI) order(r *request) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.count()
+	p.count(&page)
+	p.shareLabels()
 	p.draw()
 	events := p.events(acts)
 	p.Active = events[0].At
@@ -210,58 +204,6 @@ func (p *orderPage) linkResults(reports []store.PollReport) {
 	}
 }
 
-// explain sets why the callback is not delivered, and its cure.
-func (p *orderPage) explain(o *orderRow, x *control.Explanation) {
-	switch {
-	case o.State == store.Dead, o.State == store.Canceled:
-		o.Why, o.Since = p.Or("reason.", string(o.Reason)), o.FinishedAt
-	case o.State == store.Attempting:
-		o.Why = p.T("why.title.attempting")
-	case o.State == store.Scheduled:
-		o.Why = p.T("why.scheduled")
-		if len(x.Blocking) > 0 {
-			b := &x.Blocking[0]
-			o.Why, o.Since, o.Until = p.Or("why.title.", b.Code), b.Since, b.Until
-			if b.Code == control.BlockNotDue || p.Forever(b.Until) {
-				o.Until = 0
-			}
-			if b.Code == control.BlockNotDue {
-				o.Why, o.Since = p.T("order.next"), o.DueAt
-			}
-		}
-	}
-	if p.Can(string(store.ScopeOperate)) && !o.PayloadPurged {
-		o.Cure = p.cure(o, x)
-	}
-}
-
-// cure returns the act that helps against the first block of the callback.
-func (p *orderPage) cure(o *orderRow, x *control.Explanation) cure {
-	ask := func(key, path string, pairs ...string) cure { return cure{Link: link(path, pairs...), Key: key} }
-	if o.State == store.Dead {
-		return ask("bulk.retry", "/callbacks/"+o.FullID+"/retry")
-	}
-	if o.State != store.Scheduled {
-		return cure{}
-	}
-	if len(x.Blocking) == 0 {
-		return cure{}
-	}
-	switch x.Blocking[0].Code {
-	case control.BlockNotDue, control.BlockBreakerOpen, control.BlockRetryAfter, control.BlockRate:
-		return cure{Retry: true}
-	case control.BlockProjectPaused:
-		return ask("order.resume", "/system/resume")
-	case control.BlockEndpointPaused:
-		return ask("order.resume", "/endpoints/"+o.EndpointFullID+"/resume")
-	case control.BlockEndpointOff:
-		return ask("order.enable", "/endpoints/"+o.EndpointFullID+"/enable")
-	case control.BlockLanePaused:
-		return ask("order.resume", "/lanes/resume", "key", o.Lane)
-	}
-	return cure{}
-}
-
 // Answer says in words what the last attempt got. It is empty if that is the state already.
 func (p *orderPage) Answer(o *orderRow) string {
 	switch {
@@ -273,32 +215,46 @@ func (p *orderPage) Answer(o *orderRow) string {
 	return p.Or("class.", string(o.LastClass))
 }
 
-// count sets the counts by state, the numbers for the bulk actions and the shared labels.
-func (p *orderPage) count() {
-	n := make(map[string]int64)
-	for _, o := range p.Rows {
-		if n[o.Shown()] == 0 {
-			p.Counts = append(p.Counts, chip{Text: p.T("state." + o.Shown()), Current: true,
-				Link: link("/callbacks", "ref", p.Ref, "state", string(o.State))})
-		}
-		n[o.Shown()]++
-		if !p.Can(string(store.ScopeOperate)) {
-			continue
-		}
-		if o.State == store.Dead {
-			p.Dead++
-		} else if !o.Callback.State.Terminal() {
-			p.Open++
+// count sets the counts by state and the numbers for the bulk actions.
+func (p *orderPage) count(page *store.RefPage) {
+	p.Hidden, p.Uncounted = -int64(len(p.Rows)), page.More
+	add := func(n int64, shown string, filter ...string) {
+		p.Hidden += n
+		if n > 0 {
+			p.Counts = append(p.Counts, chip{Text: p.T("state." + shown), Count: n, Current: true,
+				Link: link("/callbacks", append(filter, "ref", p.Ref)...)})
 		}
 	}
-	for i := range p.Counts {
-		c := &p.Counts[i]
-		for _, o := range p.Rows {
-			if p.T("state."+o.Shown()) == c.Text {
-				c.Count = n[o.Shown()]
-			}
-		}
+	for _, s := range store.States {
+		add(page.Counts[s], string(s), "state", string(s))
 	}
+	for _, reason := range []store.Reason{store.PollSucceeded, store.PollFailed, store.ResolvedOutside} {
+		c := store.Callback{Kind: store.Poll, State: store.Succeeded, Reason: reason}
+		add(page.Polls[reason], "final_"+string(c.PollOutcome()), "kind", string(store.Poll),
+			"reason", string(reason))
+	}
+	if p.Can(string(store.ScopeOperate)) {
+		p.Dead = p.atLeast(page.Counts[store.Dead])
+		p.Open = p.atLeast(page.Counts[store.Scheduled] + page.Counts[store.Attempting])
+	}
+}
+
+// atLeast formats a number of callbacks, with "+" if not all are counted. It is empty for zero.
+func (p *orderPage) atLeast(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case p.Uncounted:
+		return grouped(n) + "+"
+	}
+	return grouped(n)
+}
+
+// NotShown is the number of callbacks that are not in Rows. It is empty if all are.
+func (p *orderPage) NotShown() string { return p.atLeast(p.Hidden) }
+
+// shareLabels sets the labels that all callbacks share.
+func (p *orderPage) shareLabels() {
 	for name, value := range p.Rows[0].Labels {
 		if !slices.ContainsFunc(p.Rows, func(o *orderRow) bool { return o.Labels[name] != value }) {
 			p.Labels = append(p.Labels, named{name, value})

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
@@ -23,8 +24,10 @@ const (
 // overviewPage is the start page: what needs attention, health, rates and backlog.
 type overviewPage struct {
 	base
-	// Attention is what is wrong, with the act that helps. Partial is true if there may be more.
+	// Attention is what is wrong, with the act that helps. Older links to the callbacks that died more than an
+	// hour ago; zero if there are none.
 	Attention []problem
+	Older     problemAct
 	Figures   []figure
 	Due       store.DueNow
 
@@ -32,8 +35,11 @@ type overviewPage struct {
 	Throughput, Attempts, DueSoon template.HTML
 	Tiers                         template.HTML
 
-	Lanes  []*laneRow
-	Newest callbackTable
+	// Lanes are the largest ones and the held ones; heldCut is true if there may be more held ones. readNewest
+	// shortens the list.
+	Lanes   []*laneRow
+	heldCut bool
+	Newest  callbackTable
 	installation
 }
 
@@ -121,7 +127,12 @@ func share(part, whole int64) float64 {
 
 // readLanesInto sets the most delayed lanes.
 func (u *UI) readLanesInto(r *request, p *overviewPage, counts *store.Counts) error {
-	views, err := u.largestLanes(r, counts, store.LaneFilter{Now: r.now, DueBy: r.now})
+	held, err := u.Engine.HeldLanes(r.ctx, r.caller.Project)
+	if err != nil {
+		return err
+	}
+	p.heldCut = len(held) == control.MaxHeldLanes
+	views, err := u.largestLanes(r, counts, store.LaneFilter{Now: r.now, DueBy: r.now, Keys: held})
 	if err != nil {
 		return err
 	}

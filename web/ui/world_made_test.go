@@ -81,6 +81,10 @@ func (s calledEngine) ExplainAll(ctx context.Context, a1 string, a2 []store.Call
 	return ask1[[]control.Explanation](ctx, s.recorder, "ExplainAll", a1, a2)
 }
 
+func (s calledEngine) HeldLanes(ctx context.Context, a1 string) ([]string, error) {
+	return ask1[[]string](ctx, s.recorder, "HeldLanes", a1)
+}
+
 func (s calledEngine) IndexStatus(ctx context.Context) (index.Status, error) {
 	return ask1[index.Status](ctx, s.recorder, "IndexStatus")
 }
@@ -273,6 +277,10 @@ func (s calledStore) DeleteSession(ctx context.Context, a1 string) error {
 	return ask0(ctx, s.recorder, "DeleteSession", a1)
 }
 
+func (s calledStore) DiedSince(ctx context.Context, a1 string, a2 int64) (store.Died, error) {
+	return ask1[store.Died](ctx, s.recorder, "DiedSince", a1, a2)
+}
+
 func (s calledStore) DueHours(ctx context.Context, a1 string, a2 int64, a3 int64) ([]store.DueHour, error) {
 	return ask1[[]store.DueHour](ctx, s.recorder, "DueHours", a1, a2, a3)
 }
@@ -311,6 +319,10 @@ func (s calledStore) List(ctx context.Context, a1 string, a2 store.Filter) (stor
 
 func (s calledStore) Migrations(ctx context.Context) ([]Migration, error) {
 	return ask1[[]Migration](ctx, s.recorder, "Migrations")
+}
+
+func (s calledStore) OfRef(ctx context.Context, a1 string, a2 string, a3 int64, a4 int) (store.RefPage, error) {
+	return ask1[store.RefPage](ctx, s.recorder, "OfRef", a1, a2, a3, a4)
 }
 
 func (s calledStore) Payload(ctx context.Context, a1 string, a2 string) (store.Payload, error) {

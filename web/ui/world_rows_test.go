@@ -160,15 +160,47 @@ var answers = map[string]any{
 			return i.Number > after && (kind == "" || i.Kind == kind)
 		})
 	},
-	"ExplainAll": func(w *world, args []any) []control.Explanation {
-		all := make([]control.Explanation, len(args[1].([]store.Callback)))
-		for i := range all {
-			all[i] = w.has.Explanation
+	"ExplainAll": func(w *world, args []any) (all []control.Explanation) {
+		for _, c := range args[1].([]store.Callback) {
+			i := slices.IndexFunc(w.has.Callbacks, func(own store.Callback) bool { return own.ID == c.ID })
+			x := w.has.Explanation
 			if i < len(w.has.Explanations) {
-				all[i] = w.has.Explanations[i]
+				x = w.has.Explanations[i]
 			}
+			all = append(all, x)
 		}
 		return all
+	},
+	"OfRef": func(w *world, args []any) store.RefPage {
+		page := store.RefPage{Counts: make(map[store.State]int64), Polls: make(map[store.Reason]int64)}
+		for _, c := range w.has.Callbacks {
+			if c.Ref != args[1] {
+				continue
+			}
+			page.Callbacks = append(page.Callbacks, c)
+			if c.Kind == store.Poll && c.State == store.Succeeded {
+				page.Polls[c.Reason]++
+			} else {
+				page.Counts[c.StateAt(args[2].(int64))]++
+			}
+		}
+		slices.SortStableFunc(page.Callbacks, func(a, b store.Callback) int {
+			rank := func(c *store.Callback) int {
+				o := orderRow{callbackRow: &callbackRow{Callback: *c}}
+				return o.rank()
+			}
+			return rank(&a) - rank(&b)
+		})
+		page.Callbacks = page.Callbacks[:min(len(page.Callbacks), args[3].(int))]
+		return page
+	},
+	"HeldLanes": func(w *world, _ []any) (keys []string) {
+		for _, v := range w.has.Lanes {
+			if v.Open > 0 && v.Why(testNow) != "" {
+				keys = append(keys, v.Key)
+			}
+		}
+		return keys
 	},
 	"Audit": func(w *world, args []any) store.AuditPage {
 		f := args[1].(store.AuditFilter)

@@ -56,6 +56,7 @@ type data struct {
 	Reports         []store.PollReport
 	Poll            control.PollView
 	Dead            []store.DeadGroup
+	Died            store.Died
 	Endpoints       []store.Endpoint
 	LaneHours       []store.Activity
 	Lanes           []control.LaneView

@@ -111,6 +111,9 @@ type filterFlags struct {
 	Overdue     bool              `in:"overdue" help:"Only overdue callbacks."`
 	From        string            `in:"from" placeholder:"TIME" help:"Only if accepted at or after this time, RFC 3339."`
 	To          string            `in:"to" placeholder:"TIME" help:"Only if accepted before this time, RFC 3339."`
+
+	FinishedFrom string `in:"finished_from" placeholder:"TIME" help:"Only if finished at or after this time, RFC 3339."`
+	FinishedTo   string `in:"finished_to" placeholder:"TIME" help:"Only if finished before this time, RFC 3339."`
 }
 
 // callbackList lists callbacks.
