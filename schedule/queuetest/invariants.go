@@ -105,8 +105,8 @@ func (w *world) checkSizes() {
 		if lane.Breaker != schedule.BreakerClosed {
 			open++
 		}
-		if listed := slices.Contains(breakers, lane.Lane); listed != (lane.Breaker != schedule.BreakerClosed) {
-			w.Fatalf("the breaker of lane %d is %v; lanes with an open one: %v", lane.Lane, lane.Breaker, breakers)
+		if slices.Contains(breakers, lane.Lane) != (lane.Breaker != schedule.BreakerClosed) {
+			w.Fatalf("lane %d: %v; lanes with an open breaker: %v", lane.Lane, lane.Breaker, breakers)
 		}
 	}
 	if mark := w.state.Watermark; s.OpenBreakers != open || mark.Loaded > mark.At {

@@ -247,8 +247,8 @@ const heldLanes = `SELECT lanes.key FROM (
 	ORDER BY busy.value DESC
 	LIMIT $4`
 
-// HeldLanes returns the keys of up to limit lanes of the project that have open callbacks and are paused, have
-// a paused or disabled endpoint, or are among others. Those with the most open callbacks come first.
+// HeldLanes returns the keys of up to limit lanes of the project that have open callbacks and are paused,
+// have a paused or disabled endpoint, or are among others. Those with the most open callbacks come first.
 func (db *DB) HeldLanes(ctx context.Context, project string, others []int64, now int64, limit int,
 ) ([]string, error) {
 	return sqldb.Values[string](db.read(ctx, "read held lanes"), heldLanes, project, maxBusyLanes, now, limit,

@@ -220,9 +220,8 @@ func TestListsFollowIndexesOnSQLite(t *testing.T) {
 					unwanted := regexp.MustCompile(`TEMP B-TREE|SCAN (callbacks|requests)($|;)`)
 					bad := unwanted.MatchString(plan) && !(byDue && f.Ref != "")
 					if sorted {
-						bad = !regexp.MustCompile(
-							`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks USING INDEX callbacks_(due|died)`).
-							MatchString(plan)
+						bad = !regexp.MustCompile(`^CO-ROUTINE callbacks; (SEARCH|SCAN) callbacks ` +
+							`USING INDEX callbacks_(due|died)`).MatchString(plan)
 					}
 					// SQLite would use only the first of two bounds on one side.
 					bad = bad || !sorted && !byDue &&
@@ -301,5 +300,6 @@ func isPicked(f *store.Filter, c *store.Callback) bool {
 		is(string(f.Reason), string(c.Reason)) &&
 		is(string(f.Class), string(c.LastClass)) && (f.Status == 0 || f.Status == c.LastStatus) &&
 		c.AttemptCount >= f.MinAttempts && c.CreatedAt >= f.From && (f.To == 0 || c.CreatedAt < f.To) &&
-		c.FinishedAt >= f.FinishedFrom && (f.FinishedTo == 0 || state.Terminal() && c.FinishedAt < f.FinishedTo)
+		c.FinishedAt >= f.FinishedFrom &&
+		(f.FinishedTo == 0 || state.Terminal() && c.FinishedAt < f.FinishedTo)
 }

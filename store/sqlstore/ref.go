@@ -28,9 +28,12 @@ const recentOfRef = `(SELECT requests.id, callbacks.claim_until, CASE
 const (
 	statesOfRef = `SELECT recent.state || ' ' || recent.answer, COUNT(*) FROM ` + recentOfRef + `
 		GROUP BY recent.state, recent.answer`
-	firstOfRef  = `SELECT recent.id FROM ` + recentOfRef + `
-		ORDER BY CASE recent.state WHEN 'scheduled' THEN 0 WHEN 'attempting' THEN 0 WHEN 'dead' THEN 1 ELSE 2 END,
-			recent.id DESC
+	firstOfRef = `SELECT recent.id FROM ` + recentOfRef + `
+		ORDER BY CASE
+				WHEN recent.state IN ('scheduled', 'attempting') THEN 0
+				WHEN recent.state = 'dead' THEN 1
+				ELSE 2
+			END, recent.id DESC
 		LIMIT $5`
 )
 

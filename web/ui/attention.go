@@ -141,7 +141,8 @@ func (u *UI) deadProblem(r *request, p *overviewPage, all int64) error {
 		line.Parts = append(line.Parts, part)
 	}
 	if n > 0 {
-		line.Parts = append(line.Parts, problemPart{Count: counted(n), Name: p.T("attention.others"), Link: list})
+		line.Parts = append(line.Parts,
+			problemPart{Count: counted(n), Name: p.T("attention.others"), Link: list})
 	}
 	p.Attention = append(p.Attention, line)
 	return nil

@@ -180,8 +180,9 @@ func (u *UI) readLanes(r *request, p *lanesPage, f store.LaneFilter) ([]control.
 	}
 	views, err := u.largestLanes(r, &counts, f)
 	if p.Why != "" {
+		is := func(b control.Block) bool { return b.Code == p.Why }
 		views = slices.DeleteFunc(views, func(v control.LaneView) bool {
-			return v.Open == 0 || !slices.ContainsFunc(v.Blocks(r.now), func(b control.Block) bool { return b.Code == p.Why })
+			return v.Open == 0 || !slices.ContainsFunc(v.Blocks(r.now), is)
 		})
 	}
 	slices.SortStableFunc(views, func(a, b control.LaneView) int { return cmp.Compare(b.Open, a.Open) })

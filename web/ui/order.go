@@ -39,8 +39,8 @@ type orderPage struct {
 	Labels []named
 	// Active is the time of the last event.
 	Active int64
-	// Dead and Open are the numbers of callbacks that a bulk action changes. They are empty if there are none,
-	// or if the viewer may not.
+	// Dead and Open are the numbers of callbacks that a bulk action changes. They are empty if there are
+	// none, or if the viewer may not.
 	Dead, Open string
 	// Cut is true if there are more attempts than orderAttempts of a callback.
 	Cut    bool

@@ -5,8 +5,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// A cure helps a callback that waits. Retry sends it now. Otherwise Link leads to what helps, with the text of
-// Key; Asks is true if that is a form.
+// A cure helps a callback that waits. Retry sends it now. Otherwise Link leads to what helps, with the text
+// of Key; Asks is true if that is a form.
 type cure struct {
 	Retry, Asks bool
 	Link, Key   string

@@ -26,17 +26,18 @@ func TestEveryBlockHasACure(t *testing.T) {
 		for _, language := range []string{"en", "zh-CN"} {
 			b.headers.Set("Accept-Language", language)
 			for _, code := range control.BlockCodes {
-				w.has.Explanation = control.Explanation{Blocking: []control.Block{{Code: code, Since: testNow - 1}}}
+				block := control.Block{Code: code, Since: testNow - 1}
 				if code == control.BlockOrder || code == control.BlockLock {
-					w.has.Explanation.Blocking[0].Other = testID(1)
+					block.Other = testID(1)
 				}
+				w.has.Explanation = control.Explanation{Blocking: []control.Block{block}}
 				res := b.get("/ui/orders?ref=o").ok()
 				if got := attr(find(res.doc, "html")[0], "lang"); got != language {
 					t.Fatalf("the page is in %s, want %s", got, language)
 				}
 				cures := find(res.doc, ".order .do")
-				if reader := key == "reader"; len(cures) == 0 {
-					if code != needless && !reader {
+				if len(cures) == 0 {
+					if code != needless && key != "reader" {
 						t.Errorf("%s, %s: %s has no cure", key, language, code)
 					}
 					continue
@@ -62,8 +63,8 @@ func TestOrderOfOtherCallback(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{control.BlockOrder, control.BlockLock} {
 		w := newWorld(`callbacks {"Ref":"o","LockKey":"k"}`)
-		w.has.Explanation.Blocking = []control.Block{{Code: code, Since: testNow - 5000, Until: testNow + 17_000,
-			Other: testID(9)}}
+		w.has.Explanation.Blocking = []control.Block{{Code: code, Since: testNow - 5000,
+			Until: testNow + 17_000, Other: testID(9)}}
 		res := signedIn(t, w).get("/ui/orders?ref=o").ok()
 		res.has(".order .do[href=/ui/callbacks/cb_"+testID(9)+"]", "Open that callback")
 		res.has(".order .why-not", "in 17s")

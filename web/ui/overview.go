@@ -24,8 +24,8 @@ const (
 // overviewPage is the start page: what needs attention, health, rates and backlog.
 type overviewPage struct {
 	base
-	// Attention is what is wrong, with the act that helps. Older links to the callbacks that died more than an
-	// hour ago; zero if there are none.
+	// Attention is what is wrong, with the act that helps. Older links to the callbacks that died before the
+	// last hour; zero if there are none.
 	Attention []problem
 	Older     problemAct
 	Figures   []figure
@@ -35,8 +35,8 @@ type overviewPage struct {
 	Throughput, Attempts, DueSoon template.HTML
 	Tiers                         template.HTML
 
-	// Lanes are the largest ones and the held ones; heldCut is true if there may be more held ones. readNewest
-	// shortens the list.
+	// Lanes are the largest ones and the held ones. readNewest shortens the list. heldCut is true if there
+	// may be more held ones.
 	Lanes   []*laneRow
 	heldCut bool
 	Newest  callbackTable
