@@ -91,6 +91,18 @@ func ExampleClient_Expect() {
 	// Output: 1 <nil>
 }
 
+// An item that was listed by mistake would be missing for ever.
+func ExampleClient_RemoveExpected() {
+	typo := client.RefTopic{Ref: "order-57", Topic: "order.paid"}
+	today := time.Now().UTC().Format(time.DateOnly)
+	if _, err := c.Expect(ctx, client.ExpectedList{Date: today, Items: []client.RefTopic{typo}}); err != nil {
+		log.Fatal(err)
+	}
+	day, err := c.RemoveExpected(ctx, client.ExpectedRemoval{Date: today, Items: []client.RefTopic{typo}})
+	fmt.Println(day.Removed, err)
+	// Output: 1 <nil>
+}
+
 func ExampleClient_RunReconcile() {
 	today := time.Now().UTC().Format(time.DateOnly)
 	report, err := c.RunReconcile(ctx, today, "the list was late")

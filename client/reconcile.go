@@ -268,6 +268,8 @@ type ExpectedDay struct {
 	Date string `json:"date" schema:"format: date"`
 	// Items of the request that the list did not have.
 	Added int64 `json:"added"`
+	// Items of the request that were removed from the list.
+	Removed int64 `json:"removed"`
 	// Items of the list, at most 500000.
 	Items int64 `json:"items"`
 }
@@ -276,6 +278,23 @@ type ExpectedDay struct {
 // compares the list with the accepted callbacks.
 func (c *Client) Expect(ctx context.Context, r ExpectedList) (ExpectedDay, error) {
 	return long[ExpectedDay](ctx, c, "POST", r, "reconcile", "expected")
+}
+
+// An ExpectedRemoval is what to remove from the list of a day.
+type ExpectedRemoval struct {
+	Date string `json:"date" api:"required" schema:"format: date"`
+	// Required unless all is true.
+	Items []RefTopic `json:"items,omitzero" api:"most=10000" schema:"maxItems: 10000"`
+	// The whole list, as if none had been submitted.
+	All bool `json:"all,omitempty"`
+	// For the audit log.
+	Reason string `json:"reason,omitempty"`
+}
+
+// RemoveExpected removes items from the list of a day, or the whole list. Items that the list does not have
+// change nothing.
+func (c *Client) RemoveExpected(ctx context.Context, r ExpectedRemoval) (ExpectedDay, error) {
+	return long[ExpectedDay](ctx, c, "DELETE", r, "reconcile", "expected")
 }
 
 // A ReconcileReport is the result of the last reconciliation of a day. The counts are those of callbacks

@@ -21,11 +21,11 @@ func (s *calledStore) AddActivity(ctx context.Context, a1 []store.Activity) erro
 	a1 = slices.Clone(a1)
 	return call0(ctx, s, "AddActivity", func(ctx context.Context) error { return s.Store.AddActivity(ctx, a1) }, a1)
 }
-func (s *calledStore) AddExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 int64, a5 int64) (store.ExpectedDay, error) {
+func (s *calledStore) AddExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 int64, a5 int64, a6 store.Actor) (store.ExpectedDay, error) {
 	a3 = slices.Clone(a3)
 	return call1(ctx, s, "AddExpected", func(ctx context.Context) (store.ExpectedDay, error) {
-		return s.Store.AddExpected(ctx, a1, a2, a3, a4, a5)
-	}, a1, a2, a3, a4, a5)
+		return s.Store.AddExpected(ctx, a1, a2, a3, a4, a5, a6)
+	}, a1, a2, a3, a4, a5, a6)
 }
 func (s *calledStore) AddKey(ctx context.Context, a1 store.Key, a2 store.Actor) error {
 	a1.Scopes = slices.Clone(a1.Scopes)
@@ -104,6 +104,11 @@ func (s *calledStore) ChangeSchedule(ctx context.Context, a1 string, a2 string, 
 }
 func (s *calledStore) Claimed(ctx context.Context, a1 store.Cursor, a2 int64, a3 int) ([]store.OpenRow, error) {
 	return call1(ctx, s, "Claimed", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Claimed(ctx, a1, a2, a3) }, a1, a2, a3)
+}
+func (s *calledStore) ClearExpected(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) (store.ExpectedDay, error) {
+	return call1(ctx, s, "ClearExpected", func(ctx context.Context) (store.ExpectedDay, error) {
+		return s.Store.ClearExpected(ctx, a1, a2, a3, a4)
+	}, a1, a2, a3, a4)
 }
 func (s *calledStore) Commit(ctx context.Context, a1 []store.Result, a2 int64) ([]store.Committed, error) {
 	a1 = slices.Clone(a1)
@@ -379,6 +384,12 @@ func (s *calledStore) RedrivesToDo(ctx context.Context, a1 string, a2 int) ([]st
 func (s *calledStore) RemoveEndpointEvents(ctx context.Context, a1 []string) error {
 	a1 = slices.Clone(a1)
 	return call0(ctx, s, "RemoveEndpointEvents", func(ctx context.Context) error { return s.Store.RemoveEndpointEvents(ctx, a1) }, a1)
+}
+func (s *calledStore) RemoveExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 int64, a5 store.Actor) (store.ExpectedDay, error) {
+	a3 = slices.Clone(a3)
+	return call1(ctx, s, "RemoveExpected", func(ctx context.Context) (store.ExpectedDay, error) {
+		return s.Store.RemoveExpected(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
 }
 func (s *calledStore) Replays(ctx context.Context, a1 []store.Draft) ([]store.Accepted, error) {
 	a1 = slices.Clone(a1)

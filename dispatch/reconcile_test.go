@@ -30,7 +30,7 @@ func (b *fixture) reports() (days []string) {
 // expect hands in a list for a day.
 func (b *fixture) expect(day string, items ...store.RefTopic) {
 	b.Helper()
-	if _, err := b.engine.ExpectItems(b.Context(), project, day, items); err != nil {
+	if _, err := b.engine.ExpectItems(b.Context(), project, day, items, operator); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -126,13 +126,15 @@ func TestExpectedItemsAreChecked(t *testing.T) {
 			"2000-1-1":   {Ref: "a"},
 			"2000-01-01": {Topic: "paid"}, "1999-12-31": {Ref: strings.Repeat("a", 257)},
 		} {
-			_, err := b.engine.ExpectItems(b.Context(), project, day, []store.RefTopic{item})
+			_, err := b.engine.ExpectItems(b.Context(), project, day, []store.RefTopic{item},
+				operator)
 			if _, refused := errors.AsType[*store.InvalidError](err); !refused {
 				t.Errorf("%s %v: %v", day, item, err)
 			}
 		}
 		many := make([]store.RefTopic, control.MaxExpected+1)
-		if _, err := b.engine.ExpectItems(b.Context(), project, "2000-01-01", many); err == nil {
+		if _, err := b.engine.ExpectItems(b.Context(), project, "2000-01-01", many,
+			operator); err == nil {
 			t.Error("too many items were taken")
 		}
 	})

@@ -19,10 +19,10 @@ type RefTopic struct {
 	Topic string `json:"topic"`
 }
 
-// An ExpectedDay is the size of the list of a day, after a request added items.
+// An ExpectedDay is the size of the list of a day, after a request changed it.
 type ExpectedDay struct {
-	// Added are the items that the list did not have, Items all of the list.
-	Added, Items int64
+	// Added are the items that the list did not have, Removed those that it had, Items all of the list.
+	Added, Removed, Items int64
 }
 
 // An ItemKind says what a reconciliation found about a reference and topic.

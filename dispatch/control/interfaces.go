@@ -145,7 +145,12 @@ type Store interface {
 	// AddExpected adds items to the list of a day, which may have at most most items. A list that is too long
 	// is a *store.InvalidError.
 	AddExpected(ctx context.Context, project, day string, items []store.RefTopic, most,
-		now int64) (store.ExpectedDay, error)
+		now int64, by store.Actor) (store.ExpectedDay, error)
+	// RemoveExpected removes items from the list of a day, and ClearExpected deletes the list.
+	RemoveExpected(ctx context.Context, project, day string, items []store.RefTopic, now int64,
+		by store.Actor) (store.ExpectedDay, error)
+	ClearExpected(ctx context.Context, project, day string, now int64,
+		by store.Actor) (store.ExpectedDay, error)
 	// DueReconciles returns at most limit projects whose daily reconciliation is due.
 	DueReconciles(ctx context.Context, now int64, limit int) ([]store.Project, error)
 	// RunReconcile stores the report of one day with at most most items of each kind.

@@ -94,16 +94,44 @@ func DayBegin(p *store.Project, day string) (int64, error) {
 
 // ExpectItems adds items to the list of a project and day. The list is a set, so a repetition
 // changes nothing.
-func (ct *Controller) ExpectItems(ctx context.Context, project, day string,
-	items []store.RefTopic) (store.ExpectedDay, error) {
+func (ct *Controller) ExpectItems(ctx context.Context, project, day string, items []store.RefTopic,
+	by store.Actor) (store.ExpectedDay, error) {
+	if err := ct.checkList(ctx, project, day, items, by); err != nil {
+		return store.ExpectedDay{}, err
+	}
+	return ct.o.Store.AddExpected(ctx, project, day, items, MaxExpectedDay, ct.clock.Now(), by)
+}
+
+// RemoveExpected removes items from the list of a project and day.
+func (ct *Controller) RemoveExpected(ctx context.Context, project, day string, items []store.RefTopic,
+	by store.Actor) (store.ExpectedDay, error) {
+	if err := ct.checkList(ctx, project, day, items, by); err != nil {
+		return store.ExpectedDay{}, err
+	}
+	return ct.o.Store.RemoveExpected(ctx, project, day, items, ct.clock.Now(), by)
+}
+
+// ClearExpected deletes the list of a project and day. Then it is as if none had been submitted.
+func (ct *Controller) ClearExpected(ctx context.Context, project, day string,
+	by store.Actor) (store.ExpectedDay, error) {
+	if err := ct.checkList(ctx, project, day, nil, by); err != nil {
+		return store.ExpectedDay{}, err
+	}
+	return ct.o.Store.ClearExpected(ctx, project, day, ct.clock.Now(), by)
+}
+
+// checkList validates the day and the items of a change of a list.
+func (ct *Controller) checkList(ctx context.Context, project, day string, items []store.RefTopic,
+	by store.Actor) error {
 	v, err := ct.accept.Catalog.Project(ctx, project)
 	if err != nil {
-		return store.ExpectedDay{}, err
+		return err
 	}
 	zone := zoneOf(&v.Project)
 	from, _, err := dayOf(day, zone)
 	today := clock.TimeOf(ct.clock.Now()).In(zone)
 	var f accept.Findings
+	checkReason(by, &f)
 	switch {
 	case err != nil:
 		f.Add("date", `must be a date, such as "2026-11-21"`)
@@ -112,9 +140,10 @@ func (ct *Controller) ExpectItems(ctx context.Context, project, day string,
 	}
 	if len(items) > MaxExpected {
 		f.Add("items", "has more than %d items; send them in several requests", MaxExpected)
+		return f.Err()
 	}
 	for i := range items {
-		if len(f) > 20 || len(items) > MaxExpected {
+		if len(f) > 20 {
 			break
 		}
 		if items[i].Ref == "" {
@@ -123,10 +152,7 @@ func (ct *Controller) ExpectItems(ctx context.Context, project, day string,
 		accept.CheckText(fmt.Sprintf("items[%d].ref", i), items[i].Ref, accept.MaxRef, &f)
 		accept.CheckText(fmt.Sprintf("items[%d].topic", i), items[i].Topic, accept.MaxTopic, &f)
 	}
-	if len(f) > 0 {
-		return store.ExpectedDay{}, f.Err()
-	}
-	return ct.o.Store.AddExpected(ctx, project, day, items, MaxExpectedDay, ct.clock.Now())
+	return f.Err()
 }
 
 // ReconcileDay repeats the reconciliation of a day, and returns its report. A day whose list may have been

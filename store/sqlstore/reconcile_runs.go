@@ -13,15 +13,15 @@ import (
 // AddExpected adds items to the list of a project and day, which may have at most most items. Items that are
 // in the list already change nothing. The error of a list that would be too long is a store.InvalidError, and
 // then nothing is added.
-func (db *DB) AddExpected(ctx context.Context, project, day string, items []store.RefTopic, most,
-	now int64) (store.ExpectedDay, error) {
+func (db *DB) AddExpected(ctx context.Context, project, day string, items []store.RefTopic, most, now int64,
+	by store.Actor) (store.ExpectedDay, error) {
 	return changed(ctx, db.changeLong, "add expected callbacks", func(t *tx) (d store.ExpectedDay, _ error) {
-		if _, err := t.Exec(`INSERT INTO expected_days (project, day, items, updated_at)
-			VALUES ($1, $2, 0, $3) ON CONFLICT (project, day) DO NOTHING`, project, day, now); err != nil {
+		created, err := t.Exec(`INSERT INTO expected_days (project, day, items, updated_at)
+			VALUES ($1, $2, 0, $3) ON CONFLICT (project, day) DO NOTHING`, project, day, now)
+		if err != nil {
 			return d, err
 		}
-		before, _, err := sqldb.Value[int64](t, `SELECT items FROM expected_days
-			WHERE project = $1 AND day = $2 FOR UPDATE`, project, day)
+		before, _, err := t.lockExpected(project, day)
 		if err != nil {
 			return d, err
 		}
@@ -36,14 +36,107 @@ func (db *DB) AddExpected(ctx context.Context, project, day string, items []stor
 			d.Added += n
 		}
 		d.Items = before + d.Added
-		if d.Items > most {
+		switch {
+		case d.Items > most:
 			return d, invalid("items", fmt.Sprintf("the list of %s would have %d items; at most %d", day,
 				d.Items, most))
+		case d.Added+created == 0:
+			return d, nil
 		}
-		_, err = t.Exec(`UPDATE expected_days SET items = $1, updated_at = $2
-			WHERE project = $3 AND day = $4`, d.Items, now, project, day)
-		return d, err
+		return d, t.listChanged(project, day, "reconcile.list.add", d.Items, now, by,
+			fields{"added": d.Added})
 	})
+}
+
+// lockExpected returns the number of items of a list, and locks it.
+func (t *tx) lockExpected(project, day string) (items int64, found bool, err error) {
+	return sqldb.Value[int64](t, `SELECT items FROM expected_days
+		WHERE project = $1 AND day = $2 FOR UPDATE`, project, day)
+}
+
+// listChanged stores the number of items of a list, and one audit entry for the request.
+func (t *tx) listChanged(project, day, action string, items, now int64, by store.Actor, detail fields) error {
+	if _, err := t.Exec(`UPDATE expected_days SET items = $1, updated_at = $2
+		WHERE project = $3 AND day = $4`, items, now, project, day); err != nil {
+		return err
+	}
+	detail["items"] = items
+	return t.auditChange(project, action, day, now, by, auditDiff{}, detail)
+}
+
+// RemoveExpected removes items from the list of a project and day. Items that the list does not have change
+// nothing. It returns store.ErrNotFound if there is no list.
+func (db *DB) RemoveExpected(ctx context.Context, project, day string, items []store.RefTopic, now int64,
+	by store.Actor) (store.ExpectedDay, error) {
+	return changed(ctx, db.changeLong, "remove expected callbacks",
+		func(t *tx) (d store.ExpectedDay, _ error) {
+			before, found, err := t.lockExpected(project, day)
+			if err == nil && !found {
+				err = store.ErrNotFound
+			}
+			if err != nil {
+				return d, err
+			}
+			for page := range slices.Chunk(newGivenItems(items).all, compareRefs) {
+				n, err := t.Exec(`DELETE FROM expected_items WHERE project = $1 AND day = $2
+					AND (ref, topic) IN (SELECT i.ref, i.topic FROM $i)`, project, day,
+					sqldb.Rows(page, refTopicColumns))
+				if err != nil {
+					return d, err
+				}
+				d.Removed += n
+			}
+			d.Items = before - d.Removed
+			if d.Removed == 0 {
+				return d, nil
+			}
+			return d, t.listChanged(project, day, "reconcile.list.remove", d.Items, now, by,
+				fields{"removed": d.Removed})
+		})
+}
+
+// clearBatch is how many items one transaction of ClearExpected deletes.
+const clearBatch = 10_000
+
+// ClearExpected deletes the list of a project and day. Then it is as if none had been submitted. A list of
+// many items takes several transactions, of which the first writes the audit entry. It returns
+// store.ErrNotFound if there is no list.
+func (db *DB) ClearExpected(ctx context.Context, project, day string, now int64,
+	by store.Actor) (d store.ExpectedDay, err error) {
+	for first := true; ; first = false {
+		removed, err := changed(ctx, db.changeLong, "delete a list of expected callbacks",
+			func(t *tx) (n int64, _ error) {
+				before, found, err := t.lockExpected(project, day)
+				switch {
+				case err != nil:
+					return 0, err
+				case !found && first:
+					return 0, store.ErrNotFound
+				case first:
+					err = t.auditChange(project, "reconcile.list.remove", day, now, by, auditDiff{},
+						fields{"removed": before, "items": 0})
+				}
+				if err != nil {
+					return 0, err
+				}
+				n, err = t.Exec(`DELETE FROM expected_items WHERE (project, day, ref, topic) IN (
+					SELECT project, day, ref, topic FROM expected_items
+					WHERE project = $1 AND day = $2 LIMIT $3)`, project, day, clearBatch)
+				switch {
+				case err != nil:
+				case n < clearBatch:
+					_, err = t.Exec(`DELETE FROM expected_days WHERE project = $1 AND day = $2`, project, day)
+				default:
+					_, err = t.Exec(`UPDATE expected_days SET items = $1 WHERE project = $2 AND day = $3`,
+						before-n, project, day)
+				}
+				return n, err
+			})
+		d.Removed += removed
+		if err != nil || removed < clearBatch {
+			return d, err
+		}
+	}
 }
 
 // DueReconciles returns up to limit projects whose daily reconciliation is due, the longest due first.

@@ -48,7 +48,7 @@ func TestReconcileAfterARunThatDied(t *testing.T) {
 		run := store.ReconcileRun{Project: project, Day: day, Timezone: "UTC", From: testNow - 1,
 			To: testNow + 1}
 		lost := []store.RefTopic{{Ref: "a"}, {Ref: "b"}}
-		must(db.AddExpected(ctx, project, day, lost, 10, testNow))
+		must(db.AddExpected(ctx, project, day, lost, 10, testNow, store.Actor{}))
 		_, items, err := db.reconcileDay(ctx, run, 10, testNow)
 		noError(err)
 		noError(db.writeItems(ctx, must(db.idAt(testNow)), items)) // and the process dies
@@ -94,7 +94,7 @@ func TestOneReferenceWithManyTopics(t *testing.T) {
 		if c.Listed != many/2+1 || c.Matched != many/2 || c.Missing != 1 || c.Extra != many/2 {
 			t.Errorf("the comparison is %+v", c)
 		}
-		must(db.AddExpected(t.Context(), project, "2026-01-01", list, many, now))
+		must(db.AddExpected(t.Context(), project, "2026-01-01", list, many, now, store.Actor{}))
 		r := must(db.RunReconcile(t.Context(), store.ReconcileRun{Project: project, Day: "2026-01-01",
 			Timezone: "UTC", From: now - 1, To: now + 1}, 3, now+60_000, store.Actor{}))
 		if r.Matched != many/2 || r.Missing != 1 {

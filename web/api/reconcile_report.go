@@ -68,9 +68,44 @@ func (a *API) expect(ctx context.Context, c *gin.Context, who caller) error {
 	if err := d.err(); err != nil {
 		return err
 	}
-	return reply(a, c, http.StatusOK, func(e *store.ExpectedDay) client.ExpectedDay {
-		return client.ExpectedDay{Date: r.Date, Added: e.Added, Items: e.Items}
-	})(a.Engine.ExpectItems(ctx, who.Project, r.Date, refTopicsOf(r.Items)))
+	return reply(a, c, http.StatusOK, expectedOf(r.Date))(
+		a.Engine.ExpectItems(ctx, who.Project, r.Date, refTopicsOf(r.Items), who.By("")))
+}
+
+func expectedOf(day string) func(*store.ExpectedDay) client.ExpectedDay {
+	return func(e *store.ExpectedDay) client.ExpectedDay {
+		return client.ExpectedDay{Date: day, Added: e.Added, Removed: e.Removed, Items: e.Items}
+	}
+}
+
+// unexpect handles DELETE /v1/reconcile/expected: it removes items of the list of a day, or the list.
+func (a *API) unexpect(ctx context.Context, c *gin.Context, who caller) error {
+	body, err := readJSON(c, maxBatch)
+	if err != nil {
+		return err
+	}
+	var (
+		d decoder
+		r client.ExpectedRemoval
+	)
+	d.object(request, "", body, d.into(&r))
+	switch {
+	case len(d.invalid) > 0:
+	case r.Date == "":
+		d.add("date", "is required")
+	case r.All && r.Items != nil:
+		d.add("items", "conflicts with all; set only one of them")
+	case !r.All && len(r.Items) == 0:
+		d.add("items", `is required; use "all": true to remove the whole list`)
+	}
+	if err := d.err(); err != nil {
+		return err
+	}
+	answer, by := reply(a, c, http.StatusOK, expectedOf(r.Date)), who.By(r.Reason)
+	if r.All {
+		return answer(a.Engine.ClearExpected(ctx, who.Project, r.Date, by))
+	}
+	return answer(a.Engine.RemoveExpected(ctx, who.Project, r.Date, refTopicsOf(r.Items), by))
 }
 
 func findingOf(i *store.ReconcileItem) client.Finding {

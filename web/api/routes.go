@@ -86,6 +86,7 @@ func (a *API) rows() []row {
 		{read, "GET /v1/reconcile", a.reconcile, longTimeout},
 		{read, "POST /v1/reconcile/compare", a.compare, longTimeout},
 		{send, "POST /v1/reconcile/expected", a.expect, longTimeout},
+		{operate, "DELETE /v1/reconcile/expected", a.unexpect, longTimeout},
 		{read, "GET /v1/reconcile/reports", a.reports(), 0},
 		{read, "GET /v1/reconcile/reports/:date", withID(byDate, a.report), 0},
 		{operate, "POST /v1/reconcile/reports/:date/run", runReconcile, longTimeout},

@@ -90,6 +90,7 @@ var schemas = []schema{
 	{of: client.ItemDifferences{}},
 	{of: client.Finding{}},
 	{name: "ExpectedNew", of: client.ExpectedList{}, request: true},
+	{name: "ExpectedRemoval", of: client.ExpectedRemoval{}, request: true},
 	{of: client.ExpectedDay{}},
 	{of: client.ReconcileReport{}},
 	{of: client.ReconcileReportPage{}},

@@ -50,6 +50,10 @@ func (s calledEngine) CancelRef(ctx context.Context, a1 string, a2 control.Cance
 	return ask1[[]store.CanceledCallback](ctx, s.recorder, "CancelRef", a1, a2, a3)
 }
 
+func (s calledEngine) ClearExpected(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "ClearExpected", a1, a2, a3)
+}
+
 func (s calledEngine) CreateAlert(ctx context.Context, a1 string, a2 alert.Change, a3 store.Actor) (alert.View, error) {
 	return ask1[alert.View](ctx, s.recorder, "CreateAlert", a1, a2, a3)
 }
@@ -94,8 +98,8 @@ func (s calledEngine) Edit(ctx context.Context, a1 string, a2 string, a3 control
 	return ask1[store.Callback](ctx, s.recorder, "Edit", a1, a2, a3, a4)
 }
 
-func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic) (store.ExpectedDay, error) {
-	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3)
+func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3, a4)
 }
 
 func (s calledEngine) Explain(ctx context.Context, a1 string, a2 string) (control.Explanation, error) {
@@ -180,6 +184,10 @@ func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.Redrive
 
 func (s calledEngine) Reencrypt(ctx context.Context, a1 string, a2 store.Actor) (control.Reencryption, error) {
 	return ask1[control.Reencryption](ctx, s.recorder, "Reencrypt", a1, a2)
+}
+
+func (s calledEngine) RemoveExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "RemoveExpected", a1, a2, a3, a4)
 }
 
 func (s calledEngine) Report(ctx context.Context, a1 string, a2 string) (*control.Report, error) {

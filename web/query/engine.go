@@ -75,10 +75,13 @@ type Engine interface {
 	RevokeViewLinks(ctx context.Context, project, id string, by store.Actor) (store.Endpoint, error)
 
 	// ReconcileDay repeats the reconciliation of a day. ExpectItems adds items to the list of a day.
+	// RemoveExpected removes items from it, and ClearExpected deletes it.
 	ReconcileDay(ctx context.Context, project, day string, by store.Actor) (store.ReconcileReport, error)
-	ExpectItems(
-		ctx context.Context, project, day string, items []store.RefTopic,
+	ExpectItems(ctx context.Context, project, day string, items []store.RefTopic, by store.Actor,
 	) (store.ExpectedDay, error)
+	RemoveExpected(ctx context.Context, project, day string, items []store.RefTopic, by store.Actor,
+	) (store.ExpectedDay, error)
+	ClearExpected(ctx context.Context, project, day string, by store.Actor) (store.ExpectedDay, error)
 
 	// CreateKey also returns the key's text. No other method returns it.
 	CreateKey(

@@ -115,6 +115,14 @@ type dayItem struct {
 	FullID string
 }
 
+func dayItemOf(item *store.ReconcileItem) dayItem {
+	row := dayItem{ReconcileItem: *item}
+	if item.CallbackID != "" {
+		row.FullID = store.CallbackPrefix + item.CallbackID
+	}
+	return row
+}
+
 // day is GET /ui/books/days/{day}.
 func (u *UI) day(r *request) (*response, error) {
 	day, kind := r.params["day"], store.ItemKind(r.query("kind"))
@@ -151,11 +159,7 @@ func (u *UI) day(r *request) (*response, error) {
 		p.First = p.With()
 	}
 	for _, item := range items {
-		row := dayItem{ReconcileItem: item}
-		if item.CallbackID != "" {
-			row.FullID = store.CallbackPrefix + item.CallbackID
-		}
-		p.Items = append(p.Items, row)
+		p.Items = append(p.Items, dayItemOf(&item))
 	}
 	return show("day", p)
 }

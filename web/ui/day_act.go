@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -58,7 +59,9 @@ func (u *UI) askRunDay(r *request) (*form, error) {
 	items := f.ask("items", textField, "books.run.items")
 	items.Help = f.T("books.run.items.help", "n", control.MaxExpected)
 	items.Mono, items.Rows, items.Suggest = true, 8, "order-20261121-0001,payment.succeeded"
-	f.Fields = []field{day, items, f.askReason()}
+	remove := f.ask("remove", textField, "books.run.remove")
+	remove.Help, remove.Mono, remove.Rows = f.T("books.run.remove.help"), true, 4
+	f.Fields = []field{day, items, remove, f.ask("clear", checkField, "books.run.clear"), f.askReason()}
 	return f, nil
 }
 
@@ -78,14 +81,8 @@ func (u *UI) runDay(r *request) (*response, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, reconcileTimeout)
 	defer cancel()
-	items, message := readItems(r)
-	if message != "" {
-		return nil, invalid("items", message)
-	}
-	if len(items) > 0 {
-		if _, err := u.Engine.ExpectItems(ctx, r.caller.Project, day, items); err != nil {
-			return nil, err
-		}
+	if err := u.changeList(ctx, r, day); err != nil {
+		return nil, err
 	}
 	_, err = u.Engine.ReconcileDay(ctx, r.caller.Project, day, r.by())
 	switch {
@@ -97,18 +94,46 @@ func (u *UI) runDay(r *request) (*response, error) {
 	return u.redirectDone(r, booksPath+"/days/"+day, "books.run.done")
 }
 
-// readItems parses a list: one reference a line, with its topic after a tab or, as in CSV, after a comma. It
-// skips empty lines, and reads at most one item more than a request may have. message is the error, or empty.
-func readItems(r *request) (items []store.RefTopic, message string) {
+// changeList changes the list of a day as the form says. It reads the whole form before it changes anything.
+func (u *UI) changeList(ctx context.Context, r *request, day string) error {
+	added, message := readItems(r, "items", control.MaxExpected)
+	if message != "" {
+		return invalid("items", message)
+	}
+	removed, message := readItems(r, "remove", control.MaxExpected)
+	if message != "" {
+		return invalid("remove", message)
+	}
+	project := r.caller.Project
+	if r.form.Has("clear") {
+		if _, err := u.Engine.ClearExpected(ctx, project, day, r.by()); err != nil && !notFound(err) {
+			return err
+		}
+	} else if len(removed) > 0 {
+		_, err := u.Engine.RemoveExpected(ctx, project, day, removed, r.by())
+		switch {
+		case notFound(err):
+			return invalid("remove", r.lang.text("books.run.remove.none"))
+		case err != nil:
+			return err
+		}
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	_, err := u.Engine.ExpectItems(ctx, project, day, added, r.by())
+	return err
+}
+
+// readItems parses a list in a field: one reference a line, with its topic after a tab or, as in CSV, after a
+// comma. It skips empty lines. message is the error with the number of the line, or empty.
+func readItems(r *request, field string, most int) (items []store.RefTopic, message string) {
 	number := 0
-	for line := range strings.Lines(r.text("items")) {
+	for line := range strings.Lines(r.text(field)) {
 		number++
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
-		}
-		if len(items) > control.MaxExpected {
-			break
 		}
 		var err error
 		cells := strings.Split(line, "\t")
@@ -121,6 +146,14 @@ func readItems(r *request) (items []store.RefTopic, message string) {
 		item := store.RefTopic{Ref: strings.TrimSpace(cells[0])}
 		if len(cells) == 2 {
 			item.Topic = strings.TrimSpace(cells[1])
+		}
+		switch {
+		case item.Ref == "":
+			return nil, r.lang.text("books.run.line", "line", number)
+		case utf8.RuneCountInString(item.Ref) > maxRef, utf8.RuneCountInString(item.Topic) > maxRef:
+			return nil, r.lang.text("compare.long", "line", number, "n", maxRef)
+		case len(items) == most:
+			return nil, r.lang.text("compare.many", "n", most)
 		}
 		items = append(items, item)
 	}

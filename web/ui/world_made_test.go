@@ -33,6 +33,10 @@ func (s calledEngine) Cancel(ctx context.Context, a1 string, a2 string, a3 store
 	return ask1[store.CanceledCallback](ctx, s.recorder, "Cancel", a1, a2, a3)
 }
 
+func (s calledEngine) ClearExpected(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "ClearExpected", a1, a2, a3)
+}
+
 func (s calledEngine) CreateAlert(ctx context.Context, a1 string, a2 alert.Change, a3 store.Actor) (alert.View, error) {
 	return ask1[alert.View](ctx, s.recorder, "CreateAlert", a1, a2, a3)
 }
@@ -69,8 +73,8 @@ func (s calledEngine) Edit(ctx context.Context, a1 string, a2 string, a3 control
 	return ask1[store.Callback](ctx, s.recorder, "Edit", a1, a2, a3, a4)
 }
 
-func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic) (store.ExpectedDay, error) {
-	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3)
+func (s calledEngine) ExpectItems(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "ExpectItems", a1, a2, a3, a4)
 }
 
 func (s calledEngine) Explain(ctx context.Context, a1 string, a2 string) (control.Explanation, error) {
@@ -151,6 +155,10 @@ func (s calledEngine) ReconcileDay(ctx context.Context, a1 string, a2 string, a3
 
 func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.RedriveRequest, a3 store.Actor) (store.Redrive, error) {
 	return ask1[store.Redrive](ctx, s.recorder, "Redrive", a1, a2, a3)
+}
+
+func (s calledEngine) RemoveExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {
+	return ask1[store.ExpectedDay](ctx, s.recorder, "RemoveExpected", a1, a2, a3, a4)
 }
 
 func (s calledEngine) Report(ctx context.Context, a1 string, a2 string) (*control.Report, error) {

@@ -65,6 +65,7 @@ var answers = map[string]any{
 	"Reschedule": store.Callback{DueAt: testNow + 1000}, "TestEndpoint": store.Callback{ID: testID(8)},
 	"CreateSchedule": store.Schedule{ID: testID(3)}, "RunSchedule": store.Callback{ID: testID(4)},
 	"TestAlert": store.Callback{ID: testID(8)}, "ExpectItems": store.ExpectedDay{},
+	"RemoveExpected": store.ExpectedDay{}, "ClearExpected": store.ExpectedDay{},
 	"CreateViewLink": control.NewViewLink{
 		Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: testNow + 3_600_000},
 	},

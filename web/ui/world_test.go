@@ -70,6 +70,7 @@ type data struct {
 	Redrives        []store.Redrive
 	Reconciliations []store.Reconciliation
 	Comparison      store.Comparison
+	ItemComparison  store.ItemComparison
 	DayReports      []store.ReconcileReport
 	DayItems        []store.ReconcileItem
 	Daily           store.Reconciling

@@ -20,6 +20,7 @@ type ReconcileCommand struct {
 	Show    reconcileShow    `cmd:"" default:"withargs" help:"Count the callbacks that were accepted on a day or in a time range, by their current state."`
 	Compare reconcileCompare `cmd:"" help:"Compare your list of references with the accepted callbacks."`
 	Expect  reconcileExpect  `cmd:"" help:"Hand in your list for the daily reconciliation."`
+	Remove  reconcileRemove  `cmd:"" help:"Remove entries from your list of a day, or the list."`
 	Reports reconcileReports `cmd:"" help:"List the reports of the daily reconciliation, newest day first."`
 	Report  reconcileReport  `cmd:"" help:"Show the report of a day and its differences."`
 	Run     reconcileRun     `cmd:"" help:"Repeat the reconciliation of a day."`

@@ -112,26 +112,70 @@ func (cmd *reconcileExpect) Run(c *session) error {
 	if err != nil {
 		return err
 	}
+	return changeList(c, items, func(page []client.RefTopic) request {
+		return post("/v1/reconcile/expected", client.ExpectedList{Date: cmd.Date, Items: page})
+	})
+}
+
+// changeList makes one request for each page of items, at least one, and prints how the list has changed.
+func changeList(c *session, items []client.RefTopic, of func(page []client.RefTopic) request) error {
 	pages := slices.Collect(slices.Chunk(items, expectPage))
 	if len(pages) == 0 {
 		pages = append(pages, items)
 	}
-	var day client.ExpectedDay
 	var answer []byte
-	added := int64(0)
+	var added, removed int64
+	var day client.ExpectedDay
 	for _, page := range pages {
-		answer, err = c.call(post("/v1/reconcile/expected",
-			client.ExpectedList{Date: cmd.Date, Items: page}), &day)
+		var err error
+		answer, err = c.call(of(page), &day)
 		if err != nil {
 			return err
 		}
-		added += day.Added
+		added, removed = added+day.Added, removed+day.Removed
 	}
 	if c.json {
 		return c.PrintJSON(answer)
 	}
-	c.printf("%s  %d added, the list has %d\n", day.Date, added, day.Items)
+	c.printf("%s  %d added, %d removed, the list has %d\n", day.Date, added, removed, day.Items)
 	return nil
+}
+
+// reconcileRemove removes entries from the list of a day.
+type reconcileRemove struct {
+	File string `arg:"" optional:"" placeholder:"FILE" help:"CSV or NDJSON file as of \"dispatcher reconcile expect\"; - reads the standard input."`
+	All  bool   `help:"Remove the whole list, as if none had been handed in."`
+	Date string `required:"" placeholder:"DATE" help:"The day, such as 2026-11-21."`
+	changeFlags
+}
+
+// Help is the text below the summary of reconcile remove --help.
+func (*reconcileRemove) Help() string {
+	return "For entries that were listed by mistake: they would be missing for ever. Entries that the list " +
+		"does not have change nothing. Then repeat the day with \"dispatcher reconcile run\"."
+}
+
+// Run sends the entries in pieces.
+func (cmd *reconcileRemove) Run(c *session) error {
+	if cmd.All == (cmd.File != "") {
+		return console.Wrong("give either a file or --all")
+	}
+	var items []client.RefTopic
+	if !cmd.All {
+		var err error
+		items, err = readItems(c, cmd.File)
+		if err != nil {
+			return err
+		}
+		if len(items) == 0 {
+			return fmt.Errorf("%s has no entries; --all removes the whole list", cmd.File)
+		}
+	}
+	return changeList(c, items, func(page []client.RefTopic) request {
+		return request{method: http.MethodDelete, path: "/v1/reconcile/expected",
+			in: client.ExpectedRemoval{Date: cmd.Date, Items: page, All: cmd.All, Reason: cmd.Reason},
+		}.onMissing("there is no list of " + cmd.Date)
+	})
 }
 
 // reconcileReports lists reports.
