@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"time"
 )
 
@@ -141,9 +142,16 @@ func (c *Client) PatchEndpoint(ctx context.Context, id string, r EndpointChange)
 	return call[Endpoint](ctx, c, "PATCH", r, "endpoints", id)
 }
 
-// DeleteEndpoint deletes an endpoint and cancels its open callbacks.
-func (c *Client) DeleteEndpoint(ctx context.Context, id, reason string) error {
-	return c.remove(ctx, reason, "endpoints", id)
+// DeleteEndpoint deletes an endpoint and cancels its open callbacks. With the server's setting
+// approval_above, a redrive deletes an endpoint that has open callbacks, and may await an approval. Then
+// DeleteEndpoint returns the redrive, else nil.
+func (c *Client) DeleteEndpoint(ctx context.Context, id, reason string) (*Redrive, error) {
+	a, err := c.Call(ctx, http.MethodDelete, pathOf("endpoints", id), Change{reason}, nil)
+	if err != nil || a.Status == http.StatusNoContent {
+		return nil, err
+	}
+	r := new(Redrive)
+	return r, c.decode(a, r)
 }
 
 // PauseEndpoint pauses sending to an endpoint. Its callbacks are still accepted.

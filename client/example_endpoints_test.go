@@ -107,7 +107,7 @@ func ExampleClient_PatchEndpoint() {
 
 func ExampleClient_DeleteEndpoint() {
 	ep := newEndpoint("merchant-15")
-	err := c.DeleteEndpoint(ctx, ep.ID, "the merchant has left")
+	_, err := c.DeleteEndpoint(ctx, ep.ID, "the merchant has left")
 	fmt.Println(err)
 	// Output: <nil>
 }

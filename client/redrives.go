@@ -10,6 +10,8 @@ import (
 // /v1/callbacks/{id}/retry does; without states in the filter, only the dead ones. cancel: cancel the
 // scheduled callbacks. reschedule: move the scheduled callbacks, and revive the dead ones for one more
 // attempt. set_url: give the scheduled or dead callbacks another URL; this starts no attempt.
+// delete_endpoint: the deletion of an endpoint that needs an approval; only DELETE /v1/endpoints/{id} starts
+// it.
 type RedriveAction string
 
 const (
@@ -17,6 +19,7 @@ const (
 	RedriveCancel     RedriveAction = "cancel"
 	RedriveReschedule RedriveAction = "reschedule"
 	RedriveSetURL     RedriveAction = "set_url"
+	RedriveDelete     RedriveAction = "delete_endpoint"
 )
 
 // The states of a redrive.

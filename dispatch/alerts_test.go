@@ -123,7 +123,7 @@ func TestSinkBelongsToAlerts(t *testing.T) {
 		_, err := b.engine.PatchEndpoint(b.Context(), project, ep.ID,
 			control.EndpointChange{Topics: &[]string{"*"}}, operator)
 		b.is("change by a caller", b.wrongFields(err), []string{"id"})
-		err = b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator)
+		_, err = b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator)
 		b.is("deletion by a caller", b.wrongFields(err), []string{"id"})
 		_, err = b.engine.CreateEndpoint(b.Context(), project, control.EndpointChange{
 			ExternalID: new(store.SinkPrefix + "mine"), URL: new("https://shop.example/")}, operator)

@@ -184,7 +184,7 @@ var verbs = map[string]func(arguments) string{
 		return a.refused(err)
 	},
 	"delete": silent(func(a arguments) {
-		a.ok(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator))
+		must(a.engine.DeleteEndpoint(a.Context(), project, a.id(a.words[0]), operator))
 	}),
 	"failed": silent(func(a arguments) {
 		since := a.engine.Now() - must(time.ParseDuration(a.words[1])).Milliseconds()

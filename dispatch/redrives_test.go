@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -41,6 +42,86 @@ func TestDryRunCountsUpToMost(t *testing.T) {
 	})
 }
 
+// With approvals, the deletion of an endpoint with more open callbacks than the limit waits for a second
+// person. One that is small, or has no open callback, does not.
+func TestDeletionAwaitsApproval(t *testing.T) {
+	with(always(500, ""), func(o *options) { o.ApprovalAbove = 2 }).run(t, func(b *fixture) {
+		first, second := store.Actor{Name: "first", ID: "first"}, store.Actor{Name: "second", ID: "second"}
+		open := func(n int) (endpoint string, ids []string) {
+			ep := b.endpoint(control.EndpointChange{})
+			for range n {
+				ids = append(ids, b.accept(accept.Submission{
+					Endpoint: store.EndpointPrefix + ep.ID, Delay: new(time.Hour),
+				}).ID)
+			}
+			return ep.ID, ids
+		}
+		remove := func(id string) string {
+			b.Helper()
+			return must(b.engine.DeleteEndpoint(b.Context(), project, id, first)).ID
+		}
+		exists := func(id string) bool {
+			_, err := b.db.Endpoint(b.Context(), project, id)
+			return err == nil
+		}
+		none, _ := open(0)
+		b.is("redrive for no callback", remove(none), "")
+		b.is("endpoint without callbacks exists", exists(none), false)
+		_, err := b.engine.DeleteEndpoint(b.Context(), project, none, first)
+		b.fails("of a deleted endpoint", err, store.ErrNotFound)
+
+		many, ids := open(3)
+		job := remove(many)
+		b.redriveIs(job, store.RedriveAwaiting)
+		b.is("endpoint exists before the approval", exists(many), true)
+		_, err = b.engine.SetRedrive(b.Context(), project, job, store.RedriveApproved, first)
+		b.fails("its own request", err, store.ErrSecondPerson)
+		must(b.engine.SetRedrive(b.Context(), project, job, store.RedriveApproved, second))
+		b.redriveIs(job, store.RedriveDone)
+		b.is("endpoint exists after the approval", exists(many), false)
+		b.ends("canceled endpoint_deleted", time.Minute, ids...)
+
+		few, ids := open(2)
+		b.redriveIs(remove(few), store.RedriveDone)
+		b.is("endpoint with few callbacks exists", exists(few), false)
+		b.ends("canceled endpoint_deleted", time.Minute, ids...)
+		another, _ := open(1)
+		b.redriveIs(remove(another), store.RedriveAwaiting) // three within an hour
+	})
+}
+
+// With approvals, one call cancels no more callbacks of a reference than the limit. A redrive cancels more,
+// and asks.
+func TestCancelOfAReferenceAboveTheLimit(t *testing.T) {
+	with(nil, func(o *options) { o.ApprovalAbove = 2 }).run(t, func(b *fixture) {
+		cancel := func(ref, topic string) error {
+			_, err := b.engine.CancelRef(b.Context(), project,
+				control.CancelRefRequest{Ref: ref, Topic: topic}, operator)
+			return err
+		}
+		for _, topic := range []string{"paid", "paid", "refunded"} {
+			b.accept(accept.Submission{Ref: "r", Topic: topic, Delay: new(time.Hour)})
+		}
+		b.is("three", b.wrongFields(cancel("r", "")), []string{"ref"})
+		b.ok(cancel("r", "paid"))
+		b.ok(cancel("r", ""))
+		b.ok(cancel("unknown", ""))
+	})
+}
+
+// redriveIs waits up to a minute for the state of a redrive.
+func (b *fixture) redriveIs(id string, want store.RedriveState) {
+	b.Helper()
+	var is store.RedriveState
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+		is = must(b.db.Redrive(b.Context(), project, id)).State
+		if is == want {
+			return
+		}
+	}
+	b.Errorf("redrive %s is %s, want %s", id, is, want)
+}
+
 // A redrive that awaits its approval goes on waiting if the setting is turned off: it can be approved, and
 // expires otherwise.
 func TestApprovalsOutliveTheirSetting(t *testing.T) {
@@ -53,29 +134,18 @@ func TestApprovalsOutliveTheirSetting(t *testing.T) {
 			}, first))
 			return r.ID
 		}
-		state := func(id string, want store.RedriveState, within time.Duration) {
-			b.Helper()
-			var is store.RedriveState
-			for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(time.Second) {
-				is = must(b.db.Redrive(b.Context(), project, id)).State
-				if is == want {
-					return
-				}
-			}
-			b.Errorf("redrive %s is %s, want %s", id, is, want)
-		}
 		approved, forgotten := request(b), request(b)
-		state(approved, store.RedriveAwaiting, time.Minute)
-		state(forgotten, store.RedriveAwaiting, time.Minute)
+		b.redriveIs(approved, store.RedriveAwaiting)
+		b.redriveIs(forgotten, store.RedriveAwaiting)
 		b = b.restart(nil)
 		free := request(b)
-		state(free, store.RedriveDone, time.Minute)
+		b.redriveIs(free, store.RedriveDone)
 		b.ends("succeeded", time.Minute, ids...)
 		_, err := b.engine.SetRedrive(b.Context(), project, approved, store.RedriveApproved, first)
 		b.fails("its own request", err, store.ErrSecondPerson)
 		_, err = b.engine.SetRedrive(b.Context(), project, approved, store.RedriveApproved, second)
 		b.ok(err)
-		state(approved, store.RedriveDone, time.Minute)
-		state(forgotten, store.RedriveAwaiting, time.Minute) // the store tests when it expires
+		b.redriveIs(approved, store.RedriveDone)
+		b.redriveIs(forgotten, store.RedriveAwaiting) // the store tests when it expires
 	})
 }

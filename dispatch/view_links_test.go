@@ -48,7 +48,7 @@ func TestViewLink(t *testing.T) {
 
 		token, _ = link(time.Hour)
 		b.fails("a link after the revocation", opened(token), nil)
-		b.ok(b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator))
+		must(b.engine.DeleteEndpoint(b.Context(), project, ep.ID, operator))
 		b.fails("of a deleted endpoint", opened(token), store.ErrNotFound)
 		_, err = b.engine.CreateViewLink(b.Context(), project, ep.ID, control.ViewLinkRequest{}, operator)
 		b.fails("a link to it", err, store.ErrNotFound)

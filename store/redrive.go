@@ -17,6 +17,8 @@ const (
 	RedriveReschedule RedriveAction = "reschedule"
 	// RedriveSetURL sets the URL (Callback.MoveTo) and changes nothing else.
 	RedriveSetURL RedriveAction = "set_url"
+	// RedriveDelete deletes the endpoint of the filter in one step, and with it cancels its open callbacks.
+	RedriveDelete RedriveAction = "delete_endpoint"
 )
 
 // A RedriveState is the state of a redrive.
@@ -99,4 +101,6 @@ type RedriveStep struct {
 	Left   []OpenRow
 	// Canceled are the callbacks that the step ended.
 	Canceled []OpenRow
+	// Deleted: the step has deleted the endpoint. CancelDeleted then cancels its callbacks.
+	Deleted bool
 }

@@ -43,6 +43,9 @@ type CancelRefRequest struct {
 // CancelRef cancels at most MaxCancelRef open callbacks of a reference, and returns at most as many.
 func (ct *Controller) CancelRef(ctx context.Context, project string, r CancelRefRequest,
 	by store.Actor) ([]store.CanceledCallback, error) {
+	if err := ct.boundCancel(ctx, project, r); err != nil {
+		return nil, err
+	}
 	list, err := ct.o.Store.CancelRef(ctx, project, r.Ref, r.Topic, MaxCancelRef, ct.clock.Now(), by)
 	if err != nil {
 		return nil, err
@@ -52,6 +55,23 @@ func (ct *Controller) CancelRef(ctx context.Context, project string, r CancelRef
 		return list, nil
 	}
 	return ct.withTerminal(ctx, project, r, list)
+}
+
+// boundCancel refuses to cancel more callbacks of a reference than a redrive may without an approval.
+func (ct *Controller) boundCancel(ctx context.Context, project string, r CancelRefRequest) error {
+	limit := int64(ct.o.ApprovalAbove)
+	if limit == 0 || limit >= MaxCancelRef {
+		return nil
+	}
+	now := ct.clock.Now()
+	f := store.Filter{Ref: r.Ref, Topic: r.Topic, To: now + 1,
+		States: []store.State{store.Scheduled, store.Attempting}}
+	_, more, err := ct.countRedrive(ctx, &store.Redrive{Project: project, Filter: f, CreatedAt: now}, limit)
+	if err == nil && more {
+		err = accept.Invalid("ref", fmt.Sprintf("has more than %d open callbacks (setting approval_above): "+
+			"cancel them with a redrive", limit))
+	}
+	return err
 }
 
 // withTerminal appends the callbacks of a reference that had ended before the cancel.

@@ -332,12 +332,21 @@ func (ct *Controller) PatchEndpoint(ctx context.Context, project, id string, ch 
 }
 
 // DeleteEndpoint deletes an endpoint. Its open callbacks are canceled. One that is being attempted is
-// canceled if that attempt fails. An endpoint that alerts send to is refused.
-func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
+// canceled if that attempt fails. An endpoint that alerts send to is refused. With ApprovalAbove, a redrive
+// deletes an endpoint that has open callbacks: it may need an approval. DeleteEndpoint returns that redrive,
+// or one without an ID if the endpoint is deleted.
+func (ct *Controller) DeleteEndpoint(ctx context.Context, project, id string,
+	by store.Actor) (store.Redrive, error) {
 	if err := ct.isSink(ctx, project, id); err != nil {
-		return err
+		return store.Redrive{}, err
 	}
-	return ct.deleteEndpoint(ctx, project, id, by)
+	if ct.o.ApprovalAbove > 0 {
+		r, err := ct.deleteByRedrive(ctx, project, id, by)
+		if err != nil || r.ID != "" {
+			return r, err
+		}
+	}
+	return store.Redrive{}, ct.deleteEndpoint(ctx, project, id, by)
 }
 
 func (ct *Controller) deleteEndpoint(ctx context.Context, project, id string, by store.Actor) error {
@@ -345,12 +354,16 @@ func (ct *Controller) deleteEndpoint(ctx context.Context, project, id string, by
 	if err := ct.settingsChanged(ctx, "delete endpoint "+id, err); err != nil {
 		return err
 	}
-	// Cancel the first callbacks now. The sweep of this or another process cancels the rest, and all of them
-	// if this fails.
+	ct.cancelDeleted(ctx)
+	return nil
+}
+
+// cancelDeleted cancels the first callbacks of deleted endpoints now. The sweep of this or another process
+// cancels the rest, and all of them if this fails.
+func (ct *Controller) cancelDeleted(ctx context.Context) {
 	if err := ct.index.CancelDeleted(ctx); err != nil {
 		ct.log.Warn("canceling callbacks of a deleted endpoint failed, the sweep cancels them", "error", err)
 	}
-	return nil
 }
 
 // PauseEndpoint pauses an endpoint until a time in Unix milliseconds; 0 resumes it. New callbacks are still

@@ -182,6 +182,10 @@ func (ct *Controller) applyRedriveStep(ctx context.Context, step *store.RedriveS
 		ct.index.Remove(ctx, step.Left)
 		ct.accept.SettingsChanged(ctx) // a new lane may be paused with its project
 	}
+	if step.Deleted {
+		ct.accept.SettingsChanged(ctx)
+		ct.cancelDeleted(ctx)
+	}
 	if len(step.Placed) > 0 {
 		ct.index.Place(ctx, step.Placed...)
 	}

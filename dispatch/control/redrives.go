@@ -122,12 +122,45 @@ func (ct *Controller) Redrive(ctx context.Context, project string, q RedriveRequ
 		r.Matched, _, err = ct.countRedrive(ctx, &r, q.Most)
 		return r, err
 	}
-	r, err = ct.o.Store.CreateRedrive(ctx, r, by)
+	return ct.createRedrive(ctx, r, by)
+}
+
+func (ct *Controller) createRedrive(ctx context.Context, r store.Redrive,
+	by store.Actor) (store.Redrive, error) {
+	r, err := ct.o.Store.CreateRedrive(ctx, r, by)
 	if err != nil {
 		return r, fmt.Errorf("redrive: %w", err)
 	}
 	process.Wake(ct.redrives.woken)
 	return r, nil
+}
+
+// deleteByRedrive starts the redrive that deletes an endpoint. It returns one without an ID if the endpoint
+// has no open callback.
+func (ct *Controller) deleteByRedrive(ctx context.Context, project, id string,
+	by store.Actor) (store.Redrive, error) {
+	var f accept.Findings
+	checkReason(by, &f)
+	if err := f.Err(); err != nil {
+		return store.Redrive{}, err
+	}
+	if _, err := ct.o.Store.Endpoint(ctx, project, id); err != nil {
+		return store.Redrive{}, fmt.Errorf("delete endpoint %s: %w", id, err)
+	}
+	now := ct.clock.Now()
+	r := store.Redrive{
+		ID: ct.ids.New(clock.TimeOf(now)), Project: project, Action: store.RedriveDelete, CreatedAt: now,
+		ApprovalAbove: int64(ct.o.ApprovalAbove),
+		Filter: store.Filter{
+			EndpointID: id, States: []store.State{store.Scheduled, store.Attempting}, To: now + 1,
+		},
+		FilterText: store.JSONText(`{"endpoint":"` + store.EndpointPrefix + id +
+			`","state":["scheduled","attempting"]}`),
+	}
+	if open, _, err := ct.countRedrive(ctx, &r, 1); err != nil || open == 0 {
+		return store.Redrive{}, err
+	}
+	return ct.createRedrive(ctx, r, by)
 }
 
 // draftRedrive validates a request and returns the redrive to store. Its filter ends at now.

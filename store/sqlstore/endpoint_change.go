@@ -156,10 +156,15 @@ func (db *DB) DisableEndpoint(ctx context.Context, project, id, reason string, n
 func (db *DB) DeleteEndpoint(ctx context.Context, project, id string, now int64,
 	by store.Actor) (store.Endpoint, error) {
 	return db.changeEndpoint(ctx, "delete", project, id, now, by, func(_ *tx, u *upsert) error {
-		u.after.DeletedAt, u.after.UpdatedAt = max(now, 1), now
-		u.after.Enabled, u.after.DisabledReason = false, "deleted"
+		u.delete(now)
 		return nil
 	})
+}
+
+// delete marks the endpoint as deleted.
+func (u *upsert) delete(now int64) {
+	u.after.DeletedAt, u.after.UpdatedAt = max(now, 1), now
+	u.after.Enabled, u.after.DisabledReason = false, "deleted"
 }
 
 // An upsert is one endpoint to be inserted or changed, before and after the change.

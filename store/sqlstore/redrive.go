@@ -310,7 +310,7 @@ func (t *tx) needsApproval(r *store.Redrive, now int64) (bool, error) {
 // gathered sets the state of a redrive whose callbacks are all stored.
 func gathered(r *store.Redrive, needsApproval bool, now int64) {
 	switch {
-	case r.Matched == 0:
+	case r.Matched == 0 && r.Action != store.RedriveDelete: // an endpoint without callbacks is deleted too
 		r.State, r.FinishedAt = store.RedriveDone, now
 	case needsApproval:
 		r.State = store.RedriveAwaiting
@@ -346,6 +346,9 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 			step.Redrive = r
 			if err != nil || r.State != store.RedriveRunning {
 				return step, err
+			}
+			if r.Action == store.RedriveDelete {
+				return step, t.deleteByRedrive(&step, now)
 			}
 			ids, err := t.takeRedriveItems(id, limit)
 			if err != nil {
@@ -389,6 +392,30 @@ func (db *DB) StepRedrive(ctx context.Context, id string, limit int, now int64) 
 			}
 			return step, t.audit(entries...)
 		})
+}
+
+// deleteByRedrive deletes the endpoint of a redrive's filter, which ends the redrive. An endpoint that was
+// deleted meanwhile stays deleted.
+func (t *tx) deleteByRedrive(step *store.RedriveStep, now int64) error {
+	r := &step.Redrive
+	u, err := t.lockUpsert(r.Project, r.Filter.EndpointID)
+	switch {
+	case err == nil:
+		u.delete(now)
+		by := store.Actor{Name: r.Actor, ID: r.ActorID, Address: r.Address, Reason: r.Reason}
+		err = t.writeUpserts([]*upsert{u}, now, by)
+		step.Deleted = true
+	case errors.Is(err, store.ErrNotFound):
+		err = nil
+	}
+	if err != nil {
+		return named("delete its endpoint", err)
+	}
+	if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, r.ID); err != nil {
+		return named("delete its items", err)
+	}
+	r.State, r.Done, r.FinishedAt = store.RedriveDone, r.Matched, now
+	return t.writeRedrive(r, now)
 }
 
 // forbids reports whether the error concerns one callback only: its state or a quota. Any other error fails

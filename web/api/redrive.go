@@ -223,6 +223,19 @@ func (a *API) setRedrive(find finder, to store.RedriveState) handler {
 	return changeOne(a, find, http.StatusOK, set, redriveOf)
 }
 
+// deleteEndpoint handles DELETE /v1/endpoints/{id}: 204, or 202 with the redrive that deletes the endpoint.
+func (a *API) deleteEndpoint(ctx context.Context, c *gin.Context, project, id string, by store.Actor) error {
+	r, err := a.Engine.DeleteEndpoint(ctx, project, id, by)
+	switch {
+	case err != nil:
+		return err
+	case r.ID != "":
+		return a.respond(c, http.StatusAccepted, redriveOf(&r))
+	}
+	c.Writer.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 func redriveOf(r *store.Redrive) client.Redrive {
 	out := client.Redrive{
 		ID: store.RedrivePrefix + r.ID, RedriveAsked: askedOf(r), State: string(r.State), Matched: r.Matched,

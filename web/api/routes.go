@@ -98,7 +98,7 @@ func (a *API) rows() []row {
 		{operate, "PUT " + byExternalID, withID(external, a.putEndpoint), 0},
 		{read, "GET /v1/endpoints/:id", getOne(a, ep, a.Store.Endpoint, a.endpointOf), 0},
 		{operate, "PATCH /v1/endpoints/:id", withID(ep, a.patchEndpoint), 0},
-		{operate, "DELETE /v1/endpoints/:id", deleteOne(ep, a.Engine.DeleteEndpoint), 0},
+		{operate, "DELETE /v1/endpoints/:id", withReason(ep, a.deleteEndpoint), 0},
 		{operate, "POST /v1/endpoints/:id/pause", withID(ep, pauseEndpoint), 0},
 		{operate, "POST /v1/endpoints/:id/resume", withID(ep, resumeEndpoint), 0},
 		{operate, "POST /v1/endpoints/:id/test", changeOne(a, ep, accepted, a.testEndpoint, a.callbackOf), 0},

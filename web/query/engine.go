@@ -45,7 +45,8 @@ type Engine interface {
 	PatchEndpoint(
 		ctx context.Context, project, id string, ch control.EndpointChange, by store.Actor,
 	) (store.Endpoint, error)
-	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) error
+	// DeleteEndpoint returns the redrive that deletes an endpoint, or one without an ID if it is deleted.
+	DeleteEndpoint(ctx context.Context, project, id string, by store.Actor) (store.Redrive, error)
 	// PauseEndpoint, PauseLane and PauseProject pause sending until a time in Unix milliseconds; 0 resumes.
 	PauseEndpoint(
 		ctx context.Context, project, id string, until int64, by store.Actor,

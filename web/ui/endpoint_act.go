@@ -32,10 +32,7 @@ func (u *UI) endpointActs() []Route {
 		{name: "enable", ask: u.askEnableEndpoint, do: enable(true)},
 		{name: "disable", do: enable(false)},
 		{
-			name: "delete", ask: u.backlogEffect("endpoint.delete.backlog"), danger: true, to: "/endpoints",
-			do: func(r *request, id string) error {
-				return u.Engine.DeleteEndpoint(r.ctx, r.caller.Project, id, r.by())
-			},
+			name: "delete", ask: u.askDeleteEndpoint, danger: true, respond: u.deleteEndpoint,
 		},
 		{
 			name: "rotate", path: "rotate_secret", scope: store.ScopeAdmin, ask: (*form).askRotateSecret,
@@ -95,19 +92,48 @@ func (u *UI) askEnableEndpoint(f *form, row *endpointRow) error {
 	return u.backlogEffect("endpoint.resume.backlog")(f, row)
 }
 
+// askDeleteEndpoint shows the number of open callbacks, and a warning if that many need an approval.
+func (u *UI) askDeleteEndpoint(f *form, row *endpointRow) error {
+	open, err := u.addBacklog(f, row, "endpoint.delete.backlog")
+	if u.ApprovalAbove > 0 && open > int64(u.ApprovalAbove) {
+		f.Warnings = append(f.Warnings, f.T("redrives.warn.approval"))
+	}
+	return err
+}
+
+// deleteEndpoint deletes an endpoint, or shows the redrive that does.
+func (u *UI) deleteEndpoint(r *request, id string) (*response, error) {
+	redrive, err := u.Engine.DeleteEndpoint(r.ctx, r.caller.Project, id, r.by())
+	switch {
+	case err != nil:
+		return nil, err
+	case redrive.ID != "":
+		return u.redirectDone(r, Root+"/redrives/"+store.RedrivePrefix+redrive.ID, "redrives.begun")
+	}
+	return u.redirectDone(r, Root+"/endpoints", "endpoint.delete.done")
+}
+
 // backlogEffect returns an ask function that adds the number of the endpoint's open callbacks to the form's
-// effects. An endpoint without a lane has none.
+// effects.
 func (u *UI) backlogEffect(key string) func(f *form, row *endpointRow) error {
 	return func(f *form, row *endpointRow) error {
-		if row.LaneID == 0 {
-			return nil
-		}
-		lanes, err := u.lanesByKey(f.r, []string{row.LaneKey()})
-		if lane := lanes[row.LaneKey()]; lane != nil {
-			f.Effects = append(f.Effects, f.T(key, "n", lane.Open))
-		}
+		_, err := u.addBacklog(f, row, key)
 		return err
 	}
+}
+
+// addBacklog adds the number of the endpoint's open callbacks to the form's effects, and returns it. An
+// endpoint without a lane has none.
+func (u *UI) addBacklog(f *form, row *endpointRow, key string) (open int64, err error) {
+	if row.LaneID == 0 {
+		return 0, nil
+	}
+	lanes, err := u.lanesByKey(f.r, []string{row.LaneKey()})
+	if lane := lanes[row.LaneKey()]; lane != nil {
+		open = int64(lane.Open)
+		f.Effects = append(f.Effects, f.T(key, "n", lane.Open))
+	}
+	return open, err
 }
 
 // testEndpoint sends a test callback and redirects to the callback's page.

@@ -251,6 +251,8 @@ func (b *base) settings(redrive *store.Redrive) []fact {
 	facts := []fact{{Name: b.T("redrives.action"), Value: b.T("redrives.action." + string(redrive.Action))},
 		{Name: b.T("redrives.rate"), Value: b.rate(redrive.Rate)}}
 	switch redrive.Action {
+	case store.RedriveDelete:
+		facts = facts[:1] // one step deletes the endpoint
 	case store.RedriveRetry:
 		facts = append(facts, fact{Name: b.T("ladder.title"), Value: b.Or("ladder.", string(redrive.Ladder))})
 	case store.RedriveSetURL:

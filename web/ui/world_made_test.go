@@ -57,8 +57,8 @@ func (s calledEngine) DeleteAlert(ctx context.Context, a1 string, a2 string, a3 
 	return ask0(ctx, s.recorder, "DeleteAlert", a1, a2, a3)
 }
 
-func (s calledEngine) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {
-	return ask0(ctx, s.recorder, "DeleteEndpoint", a1, a2, a3)
+func (s calledEngine) DeleteEndpoint(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.Redrive, error) {
+	return ask1[store.Redrive](ctx, s.recorder, "DeleteEndpoint", a1, a2, a3)
 }
 
 func (s calledEngine) DeleteSchedule(ctx context.Context, a1 string, a2 string, a3 store.Actor) error {

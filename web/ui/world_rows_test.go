@@ -69,6 +69,12 @@ var answers = map[string]any{
 	"CreateViewLink": control.NewViewLink{
 		Token: "t0ken", ViewLink: control.ViewLink{ExpiresAt: testNow + 3_600_000},
 	},
+	"DeleteEndpoint": func(w *world, _ []any) (by store.Redrive) {
+		if len(w.has.Redrives) > 0 {
+			by = w.has.Redrives[0]
+		}
+		return by
+	},
 	"Report": func(w *world, args []any) *control.Report {
 		r := &control.Report{At: testNow, FirstDue: testNow, Attempts: w.has.Attempts}
 		for _, c := range w.has.Callbacks {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -131,13 +132,34 @@ type endpointDelete struct {
 	serverFlags
 }
 
-// Run deletes the endpoint.
+// Help is the text below the summary of endpoint delete --help.
+func (*endpointDelete) Help() string {
+	return "With the server's setting approval_above, a redrive deletes an endpoint that has open callbacks. " +
+		"If it needs an approval the command ends with exit code 3, and prints the command for the second " +
+		"person."
+}
+
+// Run deletes the endpoint. If a redrive does it, Run waits until that has finished or awaits an approval.
 func (cmd *endpointDelete) Run(c *session) error {
 	r, err := request{method: http.MethodDelete, in: cmd}.forEndpoint(c, cmd.ID)
 	if err != nil {
 		return err
 	}
-	return c.done(r, "%s is deleted; its open callbacks are canceled", console.Printable(cmd.ID))
+	answer, err := c.call(r, nil)
+	if err != nil {
+		return err
+	}
+	if len(answer) > 0 {
+		var job client.Redrive
+		if err := json.Unmarshal(answer, &job); err != nil {
+			return fmt.Errorf("the response is not from a dispatcher: %w", err)
+		}
+		if err := awaitRedrive(c, job.ID, false); err != nil {
+			return err
+		}
+	}
+	c.printf("%s is deleted; its open callbacks are canceled\n", console.Printable(cmd.ID))
+	return nil
 }
 
 // endpointPause pauses an endpoint.
