@@ -142,6 +142,11 @@ var completions = map[string]any{
 			r.State, r.Approver, r.ApprovedAt = store.RedriveRunning, "admin key", r.UpdatedAt
 		}
 	},
+	"DeleteEndpoint": func(r *store.Redrive, _ world, asked []any) {
+		if asked[2].(store.Actor).Reason == "" { // the engine deletes it at once
+			*r = store.Redrive{}
+		}
+	},
 	"Schedules": func(all *[]store.Schedule, w world, asked []any) {
 		schedules := three(w.Schedule, func(one *store.Schedule) *string { return &one.ID })
 		f := asked[1].(store.ScheduleFilter)

@@ -43,7 +43,7 @@ type Settings struct {
 
 	RequestsPerSecond int `key:"requests_per_second" group:"Keys" default:"0" help:"Maximum requests per second of each API key in this process; more get 429. 0: no limit."`
 
-	ApprovalAbove int `key:"approval_above" group:"Keys" default:"0" help:"A bulk action (redrive) on more callbacks waits until another key or person approves it. Bulk actions of a project within one hour count together. 0: none waits. Must be the same in all processes."`
+	ApprovalAbove int `key:"approval_above" group:"Keys" default:"0" help:"A bulk action (redrive) on more callbacks, or the deletion of an endpoint with more, waits until another key or person approves it. Bulk actions of a project within one hour count together. 0: none waits. Must be the same in all processes."`
 
 	PanGuard string `key:"pan_guard" group:"Keys" default:"off" help:"Card numbers in bodies: off, mask (hide their middle digits wherever bodies are shown) or reject (mask, and refuse requests that contain one)."`
 
