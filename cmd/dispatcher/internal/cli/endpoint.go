@@ -134,9 +134,9 @@ type endpointDelete struct {
 
 // Help is the text below the summary of endpoint delete --help.
 func (*endpointDelete) Help() string {
-	return "With the server's setting approval_above, a redrive deletes an endpoint that has open callbacks. " +
-		"If it needs an approval the command ends with exit code 3, and prints the command for the second " +
-		"person."
+	return "With the server's setting approval_above, a redrive deletes an endpoint that has open " +
+		"callbacks. If it needs an approval the command ends with exit code 3, and prints the command for " +
+		"the second person."
 }
 
 // Run deletes the endpoint. If a redrive does it, Run waits until that has finished or awaits an approval.
