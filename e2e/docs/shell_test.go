@@ -20,14 +20,24 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 )
 
-// Time limits of a block, until a program listens (building it is the longest), until something is printed,
-// and until a program ends after Ctrl-C.
+// Time limits until something is printed, and until a program ends after Ctrl-C.
 const (
-	blockTime = 5 * time.Minute
-	startTime = 5 * time.Minute
 	printTime = 30 * time.Second
 	endTime   = 40 * time.Second
 )
+
+// blockLimit returns the time limit of a block, and until a program listens. Both may build the program,
+// and a build takes as long as other work on the machine lets it. So the limit is the deadline of the test
+// binary, less the time to report the output.
+func blockLimit(tb testing.TB) time.Duration {
+	const reporting, most = time.Minute, 30 * time.Minute
+	if t, ok := tb.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, ok := t.Deadline(); ok {
+			return min(most, max(reporting, time.Until(end)-reporting))
+		}
+	}
+	return most
+}
 
 // A shell runs blocks of commands, one after the other.
 type shell struct {
@@ -61,7 +71,8 @@ func (s *shell) run(text string) string {
 	// From a file, so that a command cannot read the commands after it from the standard input.
 	name := filepath.Join(s.TempDir(), "block.sh")
 	harness.Check(s, os.WriteFile(name, []byte(text+"\n"), 0o600))
-	late := time.AfterFunc(blockTime, func() { s.cmd.Process.Kill() })
+	limit := blockLimit(s.TB)
+	late := time.AfterFunc(limit, func() { s.cmd.Process.Kill() })
 	defer late.Stop()
 	_, err := fmt.Fprintf(s.stdin, "source %s </dev/null\necho '%s'\n", name, mark)
 	harness.Check(s, err)
@@ -72,7 +83,7 @@ func (s *shell) run(text string) string {
 		}
 		printed.WriteString(s.out.Text() + "\n")
 	}
-	s.Fatalf("this block failed, or took longer than %s:\n%s\nit printed:\n%s", blockTime, text,
+	s.Fatalf("this block failed, or took longer than %s:\n%s\nit printed:\n%s", limit, text,
 		printed.String())
 	return ""
 }
@@ -128,7 +139,7 @@ func openWindow(tb testing.TB, dir, text string, env ...string) *window {
 			tb.Logf("the terminal of\n%s\nprinted\n%s", text, w.end())
 		}
 	})
-	harness.Eventually(tb, startTime, "the program listens", func() error {
+	harness.Eventually(tb, blockLimit(tb), "the program listens", func() error {
 		select {
 		case <-w.ended:
 			tb.Fatalf("this block ended: %s\n%s", w.cmd.ProcessState, text)
