@@ -37,7 +37,9 @@ func (ix *Index) Stats(ctx context.Context, shard int) (s schedule.Stats, err er
 func (ix *Index) OpenBreakers(ctx context.Context, shard, limit int) (lanes []int64, err error) {
 	err = ix.run(ctx, "breakers", shard, []any{max(limit, 1)}, func(r *reply) {
 		for r.tick(); r.more(); {
-			lanes = append(lanes, r.int())
+			if lane, rest, ok := decodeLane(r.text()); ok && rest == "" { // an audit removes the others
+				lanes = append(lanes, lane)
+			}
 		}
 	})
 	return lanes, err

@@ -5,6 +5,6 @@
 -- Uses: begin
 local reply = {now, 0, 0}
 for i, lane in ipairs(call('ZRANGE', BREAKERS, 0, tonumber(LIMIT) - 1)) do
-  reply[3 + i] = tonumber(lane)
+  reply[3 + i] = lane
 end
 return reply
