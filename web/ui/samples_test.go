@@ -202,7 +202,8 @@ func errorOf(what string) error {
 	known := map[string]error{
 		"broken": errBroken, "late": errLate, "panic": errPanics, "nothing": nil,
 		"attempting": store.ErrAttempting, "own": store.ErrSecondPerson,
-		"terminal": store.ErrTerminal, "not found": store.ErrNotFound, "exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"terminal": store.ErrTerminal, "not found": store.ErrNotFound,
+		"exists": store.ErrExists, "unavailable": store.ErrUnavailable,
 		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
 		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}
