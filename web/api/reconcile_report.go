@@ -95,7 +95,7 @@ func (a *API) unexpect(ctx context.Context, c *gin.Context, who caller) error {
 		d.add("date", "is required")
 	case r.All && r.Items != nil:
 		d.add("items", "conflicts with all; set only one of them")
-	case !r.All && len(r.Items) == 0:
+	case !r.All && r.Items == nil:
 		d.add("items", `is required; use "all": true to remove the whole list`)
 	}
 	if err := d.err(); err != nil {
