@@ -33,14 +33,6 @@ type deadGroup struct {
 	Total string
 }
 
-// counted formats the number of callbacks. It ends with "+" if there are more.
-func (g *deadGroup) counted() string {
-	if g.More {
-		return grouped(int64(g.Count)) + "+"
-	}
-	return grouped(int64(g.Count))
-}
-
 // A receiverCount is a receiver with a number of callbacks. Count ends with "+" if there may be more. Link is
 // the list of these callbacks.
 type receiverCount struct{ Name, Count, Link string }
