@@ -61,6 +61,18 @@ type RefPage struct {
 	More   bool
 }
 
+// Hidden returns the number of counted callbacks that are not in Callbacks.
+func (p *RefPage) Hidden() int64 {
+	n := -int64(len(p.Callbacks))
+	for _, count := range p.Counts {
+		n += count
+	}
+	for _, count := range p.Polls {
+		n += count
+	}
+	return n
+}
+
 // Counts are the counters of a project. They include the changes that are not yet folded into the stored
 // counters.
 type Counts struct {

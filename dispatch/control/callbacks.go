@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func (ct *Controller) boundCancel(ctx context.Context, project string, r CancelR
 	f := store.Filter{Ref: r.Ref, Topic: r.Topic, To: now + 1,
 		States: []store.State{store.Scheduled, store.Attempting}}
 	_, more, err := ct.countRedrive(ctx, &store.Redrive{Project: project, Filter: f, CreatedAt: now}, limit)
-	if err == nil && more {
+	if errors.Is(err, errUncounted) || err == nil && more {
 		err = accept.Invalid("ref", fmt.Sprintf("has more than %d open callbacks (setting approval_above): "+
 			"cancel them with a redrive", limit))
 	}

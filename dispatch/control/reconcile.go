@@ -209,9 +209,10 @@ func (ct *Controller) RunReconciles(ctx context.Context) error {
 	return failed
 }
 
-// failReconcile records that the due run of a project failed. A run that ends with the process did not.
+// failReconcile records that the due run of a project failed. A run that ends with the process
+// or with the task's lease did not.
 func (ct *Controller) failReconcile(ctx context.Context, p *store.Project, err error) error {
-	if errors.Is(ctx.Err(), context.Canceled) {
+	if ctx.Err() != nil {
 		return nil
 	}
 	ct.retryRuns[p.ID] = ct.clock.Now() + retryReconcile.Milliseconds()

@@ -15,8 +15,8 @@ import (
 )
 
 // errUncounted: counting would take longer than dryRunTime.
-var errUncounted = errors.New("matches too many callbacks to count in one request; narrow the filter, or " +
-	"start without dry_run")
+var errUncounted = accept.Invalid("filter", "matches too many callbacks to count in one request; narrow the "+
+	"filter, or start without dry_run")
 
 // CountRedrive validates a redrive and counts the callbacks that it would change now. If q.Most is not zero
 // it counts at most that many, and more reports that there are others. Without labels in the filter it reads
@@ -63,7 +63,7 @@ func (ct *Controller) countRedrive(ctx context.Context, r *store.Redrive,
 		case page.Next == nil:
 			return matched, false, nil
 		case time.Since(started) > dryRunTime:
-			return 0, false, accept.Invalid("filter", errUncounted.Error())
+			return 0, false, errUncounted
 		}
 		f.After = page.Next
 	}
@@ -157,7 +157,9 @@ func (ct *Controller) deleteByRedrive(ctx context.Context, project, id string,
 		FilterText: store.JSONText(`{"endpoint":"` + store.EndpointPrefix + id +
 			`","state":["scheduled","attempting"]}`),
 	}
-	if open, _, err := ct.countRedrive(ctx, &r, 1); err != nil || open == 0 {
+	switch open, _, err := ct.countRedrive(ctx, &r, 1); {
+	case errors.Is(err, errUncounted): // the redrive takes the time to count
+	case err != nil || open == 0:
 		return store.Redrive{}, err
 	}
 	return ct.createRedrive(ctx, r, by)

@@ -84,7 +84,7 @@ func (t *tx) lockAlert(project, id string) (store.Alert, error) {
 // fields (ids, times, version, the last message) stay as they are. It returns the alert before and after the
 // change, store.ErrNotFound, store.ErrExists for a name that is taken, or the error of change. A change
 // without effect gets no version and no audit entry. With another condition, or disabled, the alert starts
-// from ok: its firings end.
+// from ok: its firings end. With another sink, what fires counts as not reported.
 func (db *DB) ChangeAlert(ctx context.Context, project, id string, change func(*store.Alert) error, now int64,
 	by store.Actor) (a store.Alert, before store.Alert, err error) {
 	err = db.change(ctx, "change alert "+id, func(t *tx) error {
@@ -111,6 +111,13 @@ func (db *DB) ChangeAlert(ctx context.Context, project, id string, change func(*
 			a.LastError = ""
 			if err := t.endFirings(id, now); err != nil {
 				return err
+			}
+		}
+		if a.SinkID != before.SinkID { // the new sink hears of what fires
+			_, err := t.Exec(`UPDATE alert_firings SET message_id = ''
+				WHERE alert_id = $1 AND live = 1 AND resolved_at = 0`, id)
+			if err != nil {
+				return named("forget the messages of firings", err)
 			}
 		}
 		a.Version++

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 
@@ -243,9 +244,29 @@ func (c *itemComparer) count(f *foundItem) {
 	c.found[hash] = n
 }
 
-// addLater counts the callbacks of one page of the list that were accepted after the span, by the index
-// requests_ref. It reads the callbacks of each reference once for the page.
-func (c *itemComparer) addLater(page []store.RefTopic) error {
+// addLate counts items that were listed only after the scan had passed their callbacks, and so took them for
+// extra.
+func (c *itemComparer) addLate(page []store.RefTopic) error {
+	late := make(map[store.RefTopic]bool)
+	for _, item := range page {
+		if hash := maphash.Comparable(c.seed, item); c.extra[hash] {
+			delete(c.extra, hash)
+			delete(c.found, hash)
+			late[item] = true
+		}
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	c.result.Extra -= int64(len(late))
+	c.kept[store.ItemExtra] = slices.DeleteFunc(c.kept[store.ItemExtra],
+		func(i store.ReconcileItem) bool { return late[i.RefTopic] })
+	return c.lookUp(slices.Collect(maps.Keys(late)), c.from, c.to)
+}
+
+// lookUp counts the callbacks of one page of the list in a span, by the index requests_ref. It reads the
+// callbacks of each reference once for the page.
+func (c *itemComparer) lookUp(page []store.RefTopic, from, to int64) error {
 	listed, refs := make(map[store.RefTopic]bool, len(page)), make(map[string]bool, len(page))
 	for _, item := range page {
 		listed[item], refs[item.Ref] = true, true
@@ -253,7 +274,7 @@ func (c *itemComparer) addLater(page []store.RefTopic) error {
 	rows, err := sqldb.Select(c.read, foundItemColumns, `FROM $i CROSS JOIN requests CROSS JOIN callbacks
 		WHERE requests.project = $1 AND requests.ref = i.ref AND requests.ref <> ''
 			AND requests.id > $2 AND requests.id < $3 AND callbacks.id = requests.id
-		GROUP BY requests.ref, requests.topic`, c.project, idsFrom(c.to), idsFrom(c.until),
+		GROUP BY requests.ref, requests.topic`, c.project, idsFrom(from), idsFrom(to),
 		sqldb.Texts("ref", sortedKeys(refs)))
 	for i := range rows {
 		if f := &rows[i]; listed[f.RefTopic] {
@@ -265,8 +286,11 @@ func (c *itemComparer) addLater(page []store.RefTopic) error {
 
 // judge decides what became of the items of one page of the list.
 func (c *itemComparer) judge(page []store.RefTopic) error {
+	if err := c.addLate(page); err != nil {
+		return err
+	}
 	if len(page) > 0 && c.until > c.to {
-		if err := c.addLater(page); err != nil {
+		if err := c.lookUp(page, c.to, c.until); err != nil {
 			return err
 		}
 	}

@@ -95,48 +95,28 @@ func (db *DB) RemoveExpected(ctx context.Context, project, day string, items []s
 		})
 }
 
-// clearBatch is how many items one transaction of ClearExpected deletes.
-const clearBatch = 10_000
-
-// ClearExpected deletes the list of a project and day. Then it is as if none had been submitted. A list of
-// many items takes several transactions, of which the first writes the audit entry. It returns
+// ClearExpected deletes the list of a project and day. Then it is as if none had been submitted. It returns
 // store.ErrNotFound if there is no list.
 func (db *DB) ClearExpected(ctx context.Context, project, day string, now int64,
-	by store.Actor) (d store.ExpectedDay, err error) {
-	for first := true; ; first = false {
-		removed, err := changed(ctx, db.changeLong, "delete a list of expected callbacks",
-			func(t *tx) (n int64, _ error) {
-				before, found, err := t.lockExpected(project, day)
-				switch {
-				case err != nil:
-					return 0, err
-				case !found && first:
-					return 0, store.ErrNotFound
-				case first:
-					err = t.auditChange(project, "reconcile.list.remove", day, now, by, auditDiff{},
-						fields{"removed": before, "items": 0})
-				}
+	by store.Actor) (store.ExpectedDay, error) {
+	return changed(ctx, db.changeLong, "delete a list of expected callbacks",
+		func(t *tx) (d store.ExpectedDay, _ error) {
+			_, found, err := t.lockExpected(project, day)
+			if err == nil && !found {
+				err = store.ErrNotFound
+			}
+			if err != nil {
+				return d, err
+			}
+			for _, table := range []string{"expected_days", "expected_items"} { // the items come last
+				d.Removed, err = t.Exec(`DELETE FROM `+table+` WHERE project = $1 AND day = $2`, project, day)
 				if err != nil {
-					return 0, err
+					return d, err
 				}
-				n, err = t.Exec(`DELETE FROM expected_items WHERE (project, day, ref, topic) IN (
-					SELECT project, day, ref, topic FROM expected_items
-					WHERE project = $1 AND day = $2 LIMIT $3)`, project, day, clearBatch)
-				switch {
-				case err != nil:
-				case n < clearBatch:
-					_, err = t.Exec(`DELETE FROM expected_days WHERE project = $1 AND day = $2`, project, day)
-				default:
-					_, err = t.Exec(`UPDATE expected_days SET items = $1 WHERE project = $2 AND day = $3`,
-						before-n, project, day)
-				}
-				return n, err
-			})
-		d.Removed += removed
-		if err != nil || removed < clearBatch {
-			return d, err
-		}
-	}
+			}
+			return d, t.auditChange(project, "reconcile.list.remove", day, now, by, auditDiff{},
+				fields{"removed": d.Removed, "items": 0})
+		})
 }
 
 // DueReconciles returns up to limit projects whose daily reconciliation is due, the longest due first.

@@ -39,6 +39,32 @@ func TestLostRowsDoNotBalance(t *testing.T) {
 	})
 }
 
+// A listNow is a list that gets its items after the scan of the callbacks.
+type listNow struct{ items []store.RefTopic }
+
+func (l listNow) pages(look func(page []store.RefTopic) error) error { return look(l.items) }
+
+func (l listNow) unlisted(items []store.RefTopic) ([]store.RefTopic, error) { return items, nil }
+
+// An item that is listed while the comparison runs is neither missing nor extra.
+func TestItemsListedDuringAComparison(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		now := time.Now().UnixMilli() // the time of the drafts' ids
+		drafts := newDrafts(3, now)
+		for i := range drafts {
+			drafts[i].Callback.Ref, drafts[i].Callback.Topic = fmt.Sprint("order-", i), "paid"
+		}
+		must(db.Accept(t.Context(), drafts))
+		end := now + 60_000
+		c := itemComparer{db: db, read: db.read(t.Context(), "compare items"),
+			project: drafts[0].Callback.Project, from: now - 1, to: end, until: end, most: 10}
+		r := must(c.compare(listNow{[]store.RefTopic{{Ref: "order-1", Topic: "paid"}, {Ref: "lost"}}}))
+		if r.Listed != 2 || r.Matched != 1 || r.Missing != 1 || r.Extra != 2 || len(r.Items) != 4 {
+			t.Errorf("the comparison is %+v", r)
+		}
+	})
+}
+
 // A run that died after it stored its items leaves nothing in the report of the run that follows, and its
 // items are removed after a day.
 func TestReconcileAfterARunThatDied(t *testing.T) {

@@ -155,6 +155,8 @@ func (db *DB) SetRedrive(ctx context.Context, project, id string, to store.Redri
 			return r, store.ErrAwaitingApproval
 		case to == store.RedriveApproved && !awaiting:
 			return r, store.ErrNotAwaiting
+		case to == store.RedrivePaused && r.Action == store.RedriveDelete:
+			return r, invalid("action", "is a deletion, which is one step and cannot be paused: cancel it")
 		}
 		switch to {
 		case store.RedrivePaused:
@@ -223,9 +225,12 @@ func (db *DB) GatherRedrive(ctx context.Context, project, id string, now int64) 
 		if err != nil || locked.State != store.RedriveGathering || !reflect.DeepEqual(locked.After, r.After) {
 			return locked, err // another process stored the page, or a person canceled the redrive
 		}
-		added, err := t.addRedriveItems(id, page.Callbacks)
-		if err != nil {
-			return locked, err
+		added := int64(len(page.Callbacks))
+		if locked.Action != store.RedriveDelete { // a deletion only counts them
+			added, err = t.addRedriveItems(id, page.Callbacks)
+			if err != nil {
+				return locked, err
+			}
 		}
 		locked.Matched += added
 		locked.After = page.Next
@@ -343,9 +348,6 @@ func (t *tx) deleteByRedrive(step *store.RedriveStep, now int64) error {
 	}
 	if err != nil {
 		return named("delete its endpoint", err)
-	}
-	if _, err := t.Exec(`DELETE FROM redrive_items WHERE redrive_id = $1`, r.ID); err != nil {
-		return named("delete its items", err)
 	}
 	r.State, r.Done, r.FinishedAt = store.RedriveDone, r.Matched, now
 	return t.writeRedrive(r, now)

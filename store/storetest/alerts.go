@@ -75,8 +75,16 @@ func testAlertSteps(f *fixture) {
 	after = f.getAlert(a.ID)
 	same(f, "the state of the last message", store.Dead, after.SentState)
 
+	// Another sink has not heard of what fires.
+	a, _ = must2(f.ChangeAlert(f.ctx(), project, a.ID, func(a *store.Alert) error {
+		a.SinkID = "another"
+		return nil
+	}, f.now, actor))
+	one.MessageID, one.Lost = "", false
+	same(f, "a firing for another sink", []store.AlertFiring{one}, f.live())
+
 	f.now += 1000
-	one.ResolvedAt, one.Live, one.Lost = f.now, false, false
+	one.ResolvedAt, one.Live = f.now, false
 	f.step(store.AlertStep{Alert: a, Put: []store.AlertFiring{one}})
 	same(f, "live firings after the end", 0, len(f.live()))
 	same(f, "history", []store.AlertFiring{one}, must(f.AlertFirings(f.ctx(), project, a.ID, 10)))

@@ -100,6 +100,8 @@ type Store interface {
 	// Alerts.
 	CreateAlert(ctx context.Context, a store.Alert, by store.Actor) (store.Alert, error)
 	Alert(ctx context.Context, project, id string) (store.Alert, error)
+	ChangeAlert(ctx context.Context, project, id string, change func(*store.Alert) error, now int64,
+		by store.Actor) (a store.Alert, before store.Alert, err error)
 	StepAlert(ctx context.Context, s store.AlertStep) (store.AlertStepResult, error)
 	LiveFirings(ctx context.Context, project string, limit int) ([]store.AlertFiring, error)
 	AlertFirings(ctx context.Context, project, id string, limit int) ([]store.AlertFiring, error)

@@ -17,6 +17,8 @@ type evidencePage struct {
 	base
 	// Name is the object of the report, Back its page. Download is the report as a file.
 	Name, Back, Download string
+	// NotShown is the number of the order's callbacks without a report. It is empty if all have one.
+	NotShown string
 	// Report is the report in the viewer's language, as preformatted text.
 	Report template.HTML
 }
@@ -36,7 +38,7 @@ func (u *UI) evidence(r *request) (*response, error) {
 // orderEvidence is GET /ui/orders/evidence?ref=REF: the delivery reports of the callbacks of an order.
 func (u *UI) orderEvidence(r *request) (*response, error) {
 	ref := r.url.Query().Get("ref")
-	page, err := u.Store.List(r.ctx, r.caller.Project, store.Filter{Ref: ref, Now: r.now, Limit: maxOrder})
+	page, err := u.Store.OfRef(r.ctx, r.caller.Project, ref, r.now, maxOrder)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +54,7 @@ func (u *UI) orderEvidence(r *request) (*response, error) {
 		reports = append(reports, report)
 	}
 	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), Name: ref,
+		NotShown: atLeast(page.Hidden(), page.More),
 		Back:     link("/orders", "ref", ref),
 		Download: link("/orders/evidence", "ref", ref, "as", "text")}
 	return p.respond("order-evidence.txt", reports)
@@ -60,6 +63,9 @@ func (u *UI) orderEvidence(r *request) (*response, error) {
 // respond writes the reports. It returns the page, or the file if the request asks for text.
 func (p *evidencePage) respond(file string, reports []*control.Report) (*response, error) {
 	p.Report = p.reportHTML(reports...)
+	if p.NotShown != "" {
+		p.Report += "\n" + escaped(p.T("order.more", "n", p.NotShown)) + "\n"
+	}
 	if p.r.query("as") == "text" {
 		return download(file, reportText(p.Report))
 	}

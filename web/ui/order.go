@@ -30,11 +30,10 @@ type orderPage struct {
 	base
 	Ref  string
 	Rows []*orderRow
-	// Counts are the numbers of all its callbacks by state. Hidden is the number of those that are not in
-	// Rows. Uncounted is true if there are more callbacks than the store counts.
-	Counts    []chip
-	Hidden    int64
-	Uncounted bool
+	// Counts are the numbers of all its callbacks by state. NotShown is the number of those that are not in
+	// Rows. It is empty if all are.
+	Counts   []chip
+	NotShown string
 	// Labels are those that all callbacks share.
 	Labels []named
 	// Active is the time of the last event.
@@ -217,9 +216,8 @@ func (p *orderPage) Answer(o *orderRow) string {
 
 // count sets the counts by state and the numbers for the bulk actions.
 func (p *orderPage) count(page *store.RefPage) {
-	p.Hidden, p.Uncounted = -int64(len(p.Rows)), page.More
+	p.NotShown = atLeast(page.Hidden(), page.More)
 	add := func(n int64, shown string, filter ...string) {
-		p.Hidden += n
 		if n > 0 {
 			p.Counts = append(p.Counts, chip{Text: p.T("state." + shown), Count: n, Current: true,
 				Link: link("/callbacks", append(filter, "ref", p.Ref)...)})
@@ -234,24 +232,21 @@ func (p *orderPage) count(page *store.RefPage) {
 			"reason", string(reason))
 	}
 	if p.Can(string(store.ScopeOperate)) {
-		p.Dead = p.atLeast(page.Counts[store.Dead])
-		p.Open = p.atLeast(page.Counts[store.Scheduled] + page.Counts[store.Attempting])
+		p.Dead = atLeast(page.Counts[store.Dead], page.More)
+		p.Open = atLeast(page.Counts[store.Scheduled]+page.Counts[store.Attempting], page.More)
 	}
 }
 
-// atLeast formats a number of callbacks, with "+" if not all are counted. It is empty for zero.
-func (p *orderPage) atLeast(n int64) string {
+// atLeast formats a number of callbacks, with "+" if there are more. It is empty for zero.
+func atLeast(n int64, more bool) string {
 	switch {
 	case n == 0:
 		return ""
-	case p.Uncounted:
+	case more:
 		return grouped(n) + "+"
 	}
 	return grouped(n)
 }
-
-// NotShown is the number of callbacks that are not in Rows. It is empty if all are.
-func (p *orderPage) NotShown() string { return p.atLeast(p.Hidden) }
 
 // shareLabels sets the labels that all callbacks share.
 func (p *orderPage) shareLabels() {

@@ -228,7 +228,7 @@ func (u *UI) redrive(r *request) (*response, error) {
 		p.CanCancel = true
 		p.CanApprove = p.Awaiting && r.by().ID != redrive.ActorID
 		p.CanResume = redrive.Paused && !p.Awaiting
-		p.CanPause = !redrive.Paused && !p.Awaiting
+		p.CanPause = !redrive.Paused && !p.Awaiting && redrive.Action != store.RedriveDelete
 	}
 	return show("redrive", p)
 }
