@@ -53,7 +53,7 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 // Bounds of HeldLanes: the lanes, and the open breakers of each shard of the index.
 const (
 	MaxHeldLanes = 200
-	maxBreakers  = 1000
+	maxBreakers  = 5000
 )
 
 // HeldLanes returns the keys of the project's lanes with open callbacks that are paused, have a paused or
