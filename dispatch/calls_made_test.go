@@ -235,9 +235,6 @@ func (s *calledStore) Known(ctx context.Context, a1 []string) ([]string, error) 
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Known", func(ctx context.Context) ([]string, error) { return s.Store.Known(ctx, a1) }, a1)
 }
-func (s *calledStore) LaggingLanes(ctx context.Context, a1 string, a2 int) ([]store.Lane, error) {
-	return call1(ctx, s, "LaggingLanes", func(ctx context.Context) ([]store.Lane, error) { return s.Store.LaggingLanes(ctx, a1, a2) }, a1, a2)
-}
 func (s *calledStore) LaneList(ctx context.Context, a1 string, a2 store.LaneFilter) ([]store.LaneBacklog, error) {
 	a2.Keys = slices.Clone(a2.Keys)
 	return call1(ctx, s, "LaneList", func(ctx context.Context) ([]store.LaneBacklog, error) { return s.Store.LaneList(ctx, a1, a2) }, a1, a2)

@@ -54,7 +54,7 @@ type Store interface {
 	Stop(ctx context.Context) (store.Stop, error)
 	EndpointTotals(ctx context.Context, project string, limit int) ([]store.EndpointTotal, error)
 	EndpointsByID(ctx context.Context, ids []string) ([]store.Endpoint, error)
-	LaggingLanes(ctx context.Context, project string, limit int) ([]store.Lane, error)
+	HeldLanes(ctx context.Context, project string, others []int64, now int64, limit int) ([]string, error)
 	LanesByKey(ctx context.Context, project string, keys []string) ([]store.Lane, error)
 	LateSchedules(ctx context.Context, project string, before int64, limit int) ([]store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
@@ -64,6 +64,7 @@ type Store interface {
 
 // Index is the part of the index that this package uses. *index.Index implements it.
 type Index interface {
+	OpenBreakers(ctx context.Context, limit int) ([]int64, error)
 	AskIndex(ctx context.Context, refs []schedule.Ref, lanes []int64,
 	) ([]schedule.Position, []schedule.LaneState, error)
 }

@@ -13,8 +13,9 @@ const (
 	// clearShare is the part of a threshold below which a value ends a firing. Between the two a firing stays
 	// as it is, so that a value near the threshold does not fire again and again.
 	clearShare = 0.8
-	// maxLanes, maxEndpoints and maxSchedules bound what one query of an evaluation reads.
+	// maxLanes, maxBreakers, maxEndpoints and maxSchedules bound what one query of an evaluation reads.
 	maxLanes     = 1000
+	maxBreakers  = 5000
 	maxEndpoints = 10_000
 	maxSchedules = maxInstances
 )
@@ -182,14 +183,28 @@ func (v *projectView) pollUnresolved(ctx context.Context, w *store.AlertWhen) ([
 	return above("", "", float64(sum), float64(w.Above), false), nil
 }
 
-// breakerOpen asks the index for the breakers of the lanes with the most open callbacks.
+// brokenLanes returns the lanes of the project with open callbacks whose breaker is open.
+func (v *projectView) brokenLanes(ctx context.Context) ([]store.Lane, error) {
+	open, err := v.as.o.Index.OpenBreakers(ctx, maxBreakers)
+	if err != nil || len(open) == 0 {
+		return nil, err
+	}
+	// No pause lasts longer than for ever: only those with an open breaker are found.
+	keys, err := v.as.o.Store.HeldLanes(ctx, v.project, open, store.Forever, maxLanes)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	return v.as.o.Store.LanesByKey(ctx, v.project, keys)
+}
+
+// breakerOpen asks the index since when the breakers of lanes are open.
 func (v *projectView) breakerOpen(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
 	var lanes []store.Lane
 	var err error
 	if w.Lane != "" {
 		lanes, err = v.as.o.Store.LanesByKey(ctx, v.project, []string{w.Lane})
 	} else {
-		lanes, err = v.as.o.Store.LaggingLanes(ctx, v.project, maxLanes)
+		lanes, err = v.brokenLanes(ctx)
 	}
 	if err != nil || len(lanes) == 0 {
 		return nil, err

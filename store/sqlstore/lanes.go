@@ -220,16 +220,6 @@ func (db *DB) pageOfLanes(ctx context.Context, operation, project string,
 	return lanes, err
 }
 
-// LaggingLanes returns up to limit lanes of the project with open callbacks, those with the most first.
-func (db *DB) LaggingLanes(ctx context.Context, project string, limit int) ([]store.Lane, error) {
-	return sqldb.Select(db.read(ctx, "read busy lanes"), laneFields, `FROM counters
-		JOIN lanes ON lanes.id = CAST(counters.key AS BIGINT)
-		WHERE counters.project = $1 AND counters.kind = 'lane' AND counters.value > 0
-			AND lanes.project = $1
-		ORDER BY counters.value DESC
-		LIMIT $2`, project, limit)
-}
-
 // maxBusyLanes is how many lanes with open callbacks HeldLanes looks at, those with the most first.
 const maxBusyLanes = 10_000
 
