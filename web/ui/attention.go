@@ -64,10 +64,7 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 		return err
 	}
 	if p.Due.OldestAt != 0 && r.now-p.Due.OldestAt > overdueAfter.Milliseconds() {
-		n := grouped(int64(p.Due.Count))
-		if p.Due.More {
-			n += "+"
-		}
+		n := atLeast(int64(p.Due.Count), p.Due.More)
 		p.Attention = append(p.Attention, problem{Kind: "warn", Text: p.T("attention.overdue", "n", n),
 			Parts: []problemPart{{Name: p.T("attention.oldest"), Since: p.Due.OldestAt}},
 			Acts: []problemAct{{Text: p.T("attention.show"),
@@ -119,21 +116,15 @@ func (u *UI) deadProblem(r *request, p *overviewPage, all int64) error {
 	if n == 0 {
 		return nil
 	}
-	counted := func(n int64) string {
-		if died.More {
-			return grouped(n) + "+"
-		}
-		return grouped(n)
-	}
 	list := link("/callbacks", "state", string(store.Dead), "finished_from", since)
-	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", counted(n)), Acts: []problemAct{
+	line := problem{Kind: "bad", Text: p.T("attention.dead", "n", atLeast(n, died.More)), Acts: []problemAct{
 		{Text: p.T("attention.show"), Link: list}, {Text: p.T("menu.dead"), Link: Root + "/dead"}}}
 	classes := slices.SortedFunc(maps.Keys(died.Classes), func(a, b store.Class) int {
 		return cmp.Or(cmp.Compare(died.Classes[b], died.Classes[a]), cmp.Compare(a, b))
 	})
 	for _, class := range classes[:min(len(classes), namedCauses)] {
 		n -= died.Classes[class]
-		part := problemPart{Count: counted(died.Classes[class]), Name: p.Or("class.", string(class)),
+		part := problemPart{Count: atLeast(died.Classes[class], died.More), Name: p.Or("class.", string(class)),
 			Data: !p.Has("class." + string(class)), Link: list + "&class=" + url.QueryEscape(string(class))}
 		if class == "" { // no filter selects these
 			part.Name, part.Data, part.Link = p.T("attention.unsent"), false, list
@@ -142,7 +133,7 @@ func (u *UI) deadProblem(r *request, p *overviewPage, all int64) error {
 	}
 	if n > 0 {
 		line.Parts = append(line.Parts,
-			problemPart{Count: counted(n), Name: p.T("attention.others"), Link: list})
+			problemPart{Count: atLeast(n, died.More), Name: p.T("attention.others"), Link: list})
 	}
 	p.Attention = append(p.Attention, line)
 	return nil
