@@ -124,8 +124,10 @@ func (u *UI) deadProblem(r *request, p *overviewPage, all int64) error {
 	})
 	for _, class := range classes[:min(len(classes), namedCauses)] {
 		n -= died.Classes[class]
-		part := problemPart{Count: atLeast(died.Classes[class], died.More), Name: p.Or("class.", string(class)),
-			Data: !p.Has("class." + string(class)), Link: list + "&class=" + url.QueryEscape(string(class))}
+		part := problemPart{
+			Count: atLeast(died.Classes[class], died.More), Name: p.Or("class.", string(class)),
+			Data: !p.Has("class." + string(class)), Link: list + "&class=" + url.QueryEscape(string(class)),
+		}
 		if class == "" { // no filter selects these
 			part.Name, part.Data, part.Link = p.T("attention.unsent"), false, list
 		}
