@@ -21,7 +21,7 @@ func (db *DB) AddExpected(ctx context.Context, project, day string, items []stor
 		if err != nil {
 			return d, err
 		}
-		before, _, err := t.lockExpected(project, day)
+		before, err := t.lockExpected(project, day)
 		if err != nil {
 			return d, err
 		}
@@ -48,10 +48,14 @@ func (db *DB) AddExpected(ctx context.Context, project, day string, items []stor
 	})
 }
 
-// lockExpected returns the number of items of a list, and locks it.
-func (t *tx) lockExpected(project, day string) (items int64, found bool, err error) {
-	return sqldb.Value[int64](t, `SELECT items FROM expected_days
+// lockExpected locks a list and returns the number of its items, or store.ErrNotFound.
+func (t *tx) lockExpected(project, day string) (int64, error) {
+	items, found, err := sqldb.Value[int64](t, `SELECT items FROM expected_days
 		WHERE project = $1 AND day = $2 FOR UPDATE`, project, day)
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	return items, err
 }
 
 // listChanged stores the number of items of a list, and one audit entry for the request.
@@ -70,10 +74,7 @@ func (db *DB) RemoveExpected(ctx context.Context, project, day string, items []s
 	by store.Actor) (store.ExpectedDay, error) {
 	return changed(ctx, db.changeLong, "remove expected callbacks",
 		func(t *tx) (d store.ExpectedDay, _ error) {
-			before, found, err := t.lockExpected(project, day)
-			if err == nil && !found {
-				err = store.ErrNotFound
-			}
+			before, err := t.lockExpected(project, day)
 			if err != nil {
 				return d, err
 			}
@@ -101,14 +102,11 @@ func (db *DB) ClearExpected(ctx context.Context, project, day string, now int64,
 	by store.Actor) (store.ExpectedDay, error) {
 	return changed(ctx, db.changeLong, "delete a list of expected callbacks",
 		func(t *tx) (d store.ExpectedDay, _ error) {
-			_, found, err := t.lockExpected(project, day)
-			if err == nil && !found {
-				err = store.ErrNotFound
-			}
+			_, err := t.lockExpected(project, day)
 			if err != nil {
 				return d, err
 			}
-			for _, table := range []string{"expected_days", "expected_items"} { // the items come last
+			for _, table := range []string{"expected_days", "expected_items"} { // d.Removed is of the last
 				d.Removed, err = t.Exec(`DELETE FROM `+table+` WHERE project = $1 AND day = $2`, project, day)
 				if err != nil {
 					return d, err
