@@ -64,7 +64,7 @@ type Store interface {
 
 // Index is the part of the index that this package uses. *index.Index implements it.
 type Index interface {
-	OpenBreakers(ctx context.Context, limit int) ([]int64, error)
+	OpenBreakers(ctx context.Context) ([]int64, error)
 	AskIndex(ctx context.Context, refs []schedule.Ref, lanes []int64,
 	) ([]schedule.Position, []schedule.LaneState, error)
 }

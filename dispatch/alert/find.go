@@ -13,9 +13,8 @@ const (
 	// clearShare is the part of a threshold below which a value ends a firing. Between the two a firing stays
 	// as it is, so that a value near the threshold does not fire again and again.
 	clearShare = 0.8
-	// maxLanes, maxBreakers, maxEndpoints and maxSchedules bound what one query of an evaluation reads.
+	// maxLanes, maxEndpoints and maxSchedules bound what one query of an evaluation reads.
 	maxLanes     = 1000
-	maxBreakers  = 5000
 	maxEndpoints = 10_000
 	maxSchedules = maxInstances
 )
@@ -185,11 +184,11 @@ func (v *projectView) pollUnresolved(ctx context.Context, w *store.AlertWhen) ([
 
 // brokenLanes returns the lanes of the project with open callbacks whose breaker is open.
 func (v *projectView) brokenLanes(ctx context.Context) ([]store.Lane, error) {
-	open, err := v.as.o.Index.OpenBreakers(ctx, maxBreakers)
+	open, err := v.as.o.Index.OpenBreakers(ctx)
 	if err != nil || len(open) == 0 {
 		return nil, err
 	}
-	// No pause lasts longer than for ever: only those with an open breaker are found.
+	// At that time no lane is paused any more, so only those with an open breaker are found.
 	keys, err := v.as.o.Store.HeldLanes(ctx, v.project, open, store.Forever, maxLanes)
 	if err != nil || len(keys) == 0 {
 		return nil, err

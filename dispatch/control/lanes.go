@@ -50,17 +50,14 @@ func (ct *Controller) Lanes(ctx context.Context, project string, f store.LaneFil
 	return views, nil
 }
 
-// Bounds of HeldLanes: the lanes, and the open breakers of each shard of the index.
-const (
-	MaxHeldLanes = 200
-	maxBreakers  = 5000
-)
+// MaxHeldLanes bounds what HeldLanes returns.
+const MaxHeldLanes = 200
 
 // HeldLanes returns the keys of the project's lanes with open callbacks that are paused, have a paused or
 // disabled endpoint, or have an open breaker: at most MaxHeldLanes, those with the most open callbacks first.
 // While the index does not answer, lanes with an open breaker are left out.
 func (ct *Controller) HeldLanes(ctx context.Context, project string) ([]string, error) {
-	breakers, err := ct.index.OpenBreakers(ctx, maxBreakers)
+	breakers, err := ct.index.OpenBreakers(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}

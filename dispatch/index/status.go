@@ -56,15 +56,18 @@ func (ix *Index) AskIndex(
 	return positions, states, nil
 }
 
-// OpenBreakers returns lanes whose breaker is open, up to limit of each shard.
-func (ix *Index) OpenBreakers(ctx context.Context, limit int) (lanes []int64, err error) {
+// maxBreakers is how many open breakers OpenBreakers reads from each shard.
+const maxBreakers = 5000
+
+// OpenBreakers returns lanes whose breaker is open, those of each shard that opened first.
+func (ix *Index) OpenBreakers(ctx context.Context) (lanes []int64, err error) {
 	if ix.health.indexSilent() {
 		return nil, errIndexSilent
 	}
 	ctx, cancel := context.WithTimeout(ctx, ix.health.CallTime())
 	defer cancel()
 	for shard := range ix.o.Schedule.Shards() {
-		open, err := ix.o.Schedule.OpenBreakers(ctx, shard, limit)
+		open, err := ix.o.Schedule.OpenBreakers(ctx, shard, maxBreakers)
 		if err != nil {
 			ix.health.Failed("breakers", err)
 			return nil, err
