@@ -113,7 +113,7 @@ func (db *DB) ChangeAlert(ctx context.Context, project, id string, change func(*
 				return err
 			}
 		}
-		if a.SinkID != before.SinkID { // the new sink hears of what fires
+		if a.SinkID != before.SinkID { // the new sink gets a message about what fires
 			_, err := t.Exec(`UPDATE alert_firings SET message_id = ''
 				WHERE alert_id = $1 AND live = 1 AND resolved_at = 0`, id)
 			if err != nil {

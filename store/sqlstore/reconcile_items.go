@@ -244,8 +244,8 @@ func (c *itemComparer) count(f *foundItem) {
 	c.found[hash] = n
 }
 
-// addLate counts items that were listed only after the scan had passed their callbacks, and so took them for
-// extra.
+// addLate counts the callbacks of items that were listed after the scan had read their callbacks. The scan
+// has counted these items as extra.
 func (c *itemComparer) addLate(page []store.RefTopic) error {
 	late := make(map[store.RefTopic]bool)
 	for _, item := range page {
