@@ -234,7 +234,7 @@ const heldLanes = `SELECT lanes.key FROM (
 	WHERE lanes.project = $1
 		AND (lanes.own_paused_until > $3 OR lanes.endpoint_paused_until > $3
 			OR lanes.id IN (SELECT i.id FROM $i))
-	ORDER BY busy.value DESC, lanes.key
+	ORDER BY busy.value DESC
 	LIMIT $4`
 
 // HeldLanes returns the keys of up to limit lanes of the project that have open callbacks and are paused,
