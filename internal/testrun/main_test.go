@@ -130,7 +130,7 @@ func TestChoicesNameTests(t *testing.T) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// testsIn returns the names of the tests of packages.
+// testsIn returns the names of the tests of packages, and of the courses, each of which is a file.
 func testsIn(t *testing.T, root string, packages []string) (names []string) {
 	t.Helper()
 	for _, pkg := range packages {
@@ -141,6 +141,10 @@ func testsIn(t *testing.T, root string, packages []string) (names []string) {
 					return fs.SkipDir
 				}
 				return err
+			}
+			course, ok := strings.CutSuffix(d.Name(), ".txt")
+			if ok && filepath.Base(filepath.Dir(name)) == "courses" {
+				names = append(names, "TestCourses/"+course)
 			}
 			if !strings.HasSuffix(name, "_test.go") {
 				return nil

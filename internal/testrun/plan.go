@@ -104,7 +104,8 @@ var storeSuite = []string{"TestSQLite", "TestPostgres"}
 // with the race detector. They have the same goroutines as the simulation, which runs with it. The unit part
 // and make test-full run these tests.
 var virtualHours = []string{
-	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad",
+	`Test\w*Horizon`, "TestWritesBetweenTheStepsOfALoad", "TestCourses/horizon", "TestCourses/due",
+	"TestDeadMessagesFireNothing", "TestSuccessOfMaintenanceIsMeasured", "TestMissingMasterKeysAreMeasured",
 }
 
 // packages are all packages except those that start the built binary.
