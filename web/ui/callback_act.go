@@ -55,14 +55,14 @@ func (f *form) askRetry(c store.Callback) error {
 
 // retry makes the callback due now. The "retry now" button posts without the form, with only "was".
 func (u *UI) retry(r *request, id string) error {
-	// The callback may have been delivered since the form was rendered. The retry of an open callback must
-	// not send it again.
-	if was := store.State(r.value("was")); was != "" && was != store.Succeeded {
+	// The callback may have ended since the page was rendered: it was delivered, or another operator has
+	// canceled it. Then the page must be looked at again.
+	if was := store.State(r.value("was")); was != "" {
 		c, err := u.Store.Get(r.ctx, r.caller.Project, id)
 		if err != nil {
 			return err
 		}
-		if c.State == store.Succeeded {
+		if c.State.Terminal() && c.State != was {
 			return store.ErrTerminal
 		}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/web/ui/picture"
 )
 
-// Bounds of an order's page: its callbacks, the attempts of each, the acts, and the events and the bytes of
-// each response on one page of the timeline.
+// Bounds of an order's page: its callbacks, the attempts of each, the acts on them, those on what they share,
+// and the events and the bytes of each response on one page of the timeline.
 const (
 	maxOrder      = 50
 	orderAttempts = 20
-	orderActs     = 100
+	maxActs       = 100
 	orderEvents   = 15
 	fewEvents     = 6 // if there are more than manyCallbacks: the page must stay small
 	manyCallbacks = 20
@@ -41,11 +41,13 @@ type orderPage struct {
 	// Dead and Open are the numbers of callbacks that a bulk action changes. They are empty if there are
 	// none, or if the viewer may not.
 	Dead, Open string
-	// Cut is true if there are more attempts than orderAttempts of a callback.
-	Cut    bool
-	Axis   template.HTML
-	Shows  []chip
-	Events []*orderEvent
+	// Cut is true if there are more attempts than orderAttempts of a callback, ActsCut if there may be more
+	// acts than maxActs.
+	Cut     bool
+	ActsCut bool
+	Axis    template.HTML
+	Shows   []chip
+	Events  []*orderEvent
 	// Older and Newest link to other pages of the timeline. They are empty if there are none.
 	Older, Newest string
 	// Support is a text for the merchant.
@@ -106,8 +108,8 @@ func (u *UI) order(r *request) (*response, error) {
 	return show("order", p)
 }
 
-// readOrder reads everything about the callbacks, with one call for each kind of data. It returns the acts on
-// them and on their receivers.
+// readOrder reads everything about the callbacks, with one call for each kind of data, and two for the acts.
+// It returns the acts on them and on what they share.
 func (u *UI) readOrder(
 	r *request, p *orderPage, callbacks []store.Callback,
 ) (acts []store.AuditEntry, err error) {
@@ -119,19 +121,19 @@ func (u *UI) readOrder(
 	if err != nil {
 		return nil, err
 	}
-	ids, objects, oldest := make([]string, len(rows)), []string{r.caller.Project}, r.now
+	ids, shared, oldest := make([]string, len(rows)), []string{r.caller.Project}, r.now
 	var polls []string
 	for i, row := range rows {
 		o := &orderRow{callbackRow: row, creator: creators[row.CreatedBy].Text}
 		if row.EndpointID != "" {
-			objects = append(objects, row.EndpointID)
+			shared = append(shared, row.EndpointID)
 			if row.To != shortAddress(row.Address) { // it has a name, so it was not deleted
 				o.ToLink = Root + "/endpoints/" + row.EndpointFullID
 			}
 		}
 		p.Rows = append(p.Rows, o)
 		ids[i], oldest = row.ID, min(oldest, row.CreatedAt)
-		objects = append(objects, row.ID, row.Lane)
+		shared = append(shared, row.Lane)
 		if row.Kind == store.Poll {
 			polls = append(polls, row.ID)
 		}
@@ -157,12 +159,29 @@ func (u *UI) readOrder(
 		}
 		p.linkResults(reports)
 	}
-	slices.Sort(objects)
-	acts, err = u.Store.AuditOf(r.ctx, r.caller.Project, slices.Compact(objects), oldest, orderActs)
 	slices.SortStableFunc(p.Rows, func(a, b *orderRow) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.ID, b.ID))
 	})
-	return acts, err
+	return u.orderActs(r, p, oldest, ids, shared)
+}
+
+// orderActs reads the acts on callbacks and on what they share. Each has its own limit: many changes of an
+// endpoint must not hide the acts on the callbacks.
+func (u *UI) orderActs(
+	r *request, p *orderPage, since int64, callbacks, shared []string,
+) (acts []store.AuditEntry, err error) {
+	slices.Sort(shared)
+	shared = slices.DeleteFunc(slices.Compact(shared), func(object string) bool {
+		return slices.Contains(callbacks, object) // a lane may have any name
+	})
+	for _, objects := range [][]string{callbacks, shared} {
+		some, err := u.Store.AuditOf(r.ctx, r.caller.Project, objects, since, maxActs)
+		if err != nil {
+			return nil, err
+		}
+		acts, p.ActsCut = append(acts, some...), p.ActsCut || len(some) == maxActs
+	}
+	return acts, nil
 }
 
 // attemptsOf returns the attempts of one callback.

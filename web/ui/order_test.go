@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,6 +69,29 @@ func TestOrderOfOtherCallback(t *testing.T) {
 		res := signedIn(t, w).get("/ui/orders?ref=o").ok()
 		res.has(".order .do[href=/ui/callbacks/cb_"+testID(9)+"]", "Open that callback")
 		res.has(".order .why-not", "in 17s")
+	}
+}
+
+// TestActsOnAnOrder: many changes of the endpoint hide no act on the callbacks, and the page says what it
+// leaves out.
+func TestActsOnAnOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(`callbacks {"Ref":"o","EndpointID":"{7}"}`, `endpoints {"ID":"{7}","Name":"shop"}`)
+	for i := range 120 {
+		w.has.Entries = append(w.has.Entries, store.AuditEntry{ID: testID(200 - i), At: testNow - int64(i),
+			Action: "endpoint.update", Object: testID(7)})
+	}
+	const old = testNow - 100_000
+	w.has.Entries = append(w.has.Entries, store.AuditEntry{ID: testID(20), At: old,
+		Action: "callback.cancel", Object: testID(1)})
+	b := signedIn(t, w)
+	res := b.get("/ui/orders?ref=o&show=manual&before=" + strconv.Itoa(old+1) + ".").ok()
+	res.has(".events .line", "Callback canceled")
+	res.has("section .small", "Only the last 100 actions on these callbacks")
+	w.has.Entries = w.has.Entries[21:]
+	res = b.get("/ui/orders?ref=o").ok()
+	if strings.Contains(res.body, "Only the last 100 actions") {
+		t.Error("the page says that acts are left out, but none are")
 	}
 }
 

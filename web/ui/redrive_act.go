@@ -272,6 +272,7 @@ func (f *form) describeBulk(b *bulk, t tally, rate string, ladder store.Ladder) 
 		{"redrives.warn.canceled", b.action == store.RedriveRetry && b.has(store.Canceled)},
 		{"redrives.warn.ended", b.action == store.RedriveCancel &&
 			b.has(store.Succeeded, store.Dead, store.Canceled)},
+		{"redrives.warn.inflight", b.action == store.RedriveCancel && b.has(store.Attempting)},
 		{"redrives.warn.final", (b.action == store.RedriveReschedule || b.action == store.RedriveSetURL) &&
 			b.has(store.Succeeded, store.Canceled)},
 	} {

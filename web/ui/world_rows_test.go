@@ -209,6 +209,12 @@ var answers = map[string]any{
 		}
 		return keys
 	},
+	"AuditOf": func(w *world, args []any) []store.AuditEntry {
+		objects := args[1].([]string)
+		return rowsWhere(w.has.Entries, args[3].(int), func(e store.AuditEntry) bool {
+			return slices.Contains(objects, e.Object)
+		})
+	},
 	"Audit": func(w *world, args []any) store.AuditPage {
 		f := args[1].(store.AuditFilter)
 		is := func(e store.AuditEntry) bool { return f.Object == "" || e.Object == f.Object }
