@@ -84,8 +84,7 @@ type Observer interface {
 	Ended(n int, state store.State, reason store.Reason)
 }
 
-// RunSettings reads settings that other processes changed (the stop of all sending, lanes, endpoints,
-// projects) until ctx ends. The
+// RunSettings reads settings that other processes changed (lanes, endpoints, projects) until ctx ends. The
 // embedded index has one writer, so an embedded process does not poll: it only retries its own failed
 // updates.
 func (ac *Accepter) RunSettings(ctx context.Context) {
@@ -105,8 +104,8 @@ func (ac *Accepter) RunSettings(ctx context.Context) {
 	})
 }
 
-// refreshSettings reads the stop of all sending, drops changed endpoints and projects from the catalog, and
-// passes changed lanes to the index. One call runs at a time.
+// refreshSettings drops changed endpoints and projects from the catalog, and passes changed lanes to the
+// index. One call runs at a time.
 func (ac *Accepter) refreshSettings(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, index.SQLTimeout)
 	defer cancel()
@@ -116,11 +115,10 @@ func (ac *Accepter) refreshSettings(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	stopErr := ac.index.ReadStop(ctx)
 	err := ac.Catalog.refresh(ctx)
 	seen, lanesErr := ac.index.SetLanes(ctx, ac.lanesSeen)
 	ac.lanesSeen = seen
-	return errors.Join(stopErr, err, lanesErr)
+	return errors.Join(err, lanesErr)
 }
 
 // SettingsChanged applies a setting that this process just changed, and waits for that. If it fails,

@@ -154,7 +154,11 @@ func (ct *Controller) StopSending(ctx context.Context, until int64, by store.Act
 		return store.Stop{}, f.Err()
 	}
 	s, err := ct.o.Store.SetStop(ctx, until, ct.clock.Now(), by)
-	return s, ct.settingsChanged(ctx, "stop sending", err)
+	if err != nil {
+		return s, fmt.Errorf("stop sending: %w", err)
+	}
+	ct.index.StopChanged(ctx)
+	return s, nil
 }
 
 // SendingStop returns the stop of all sending; the zero value if there is none now.

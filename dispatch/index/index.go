@@ -65,8 +65,11 @@ type Index struct {
 	pauses     *pauses
 	// stoppedUntil is the end of the stop of all sending, as last read from SQL, in Unix milliseconds.
 	stoppedUntil atomic.Int64
-	ping         sqlPing
-	added        chan schedule.Item
+	stopLock     sync.Mutex
+	// stopRetry holds a token after a failed read of the stop.
+	stopRetry chan struct{}
+	ping      sqlPing
+	added     chan schedule.Item
 
 	// jumpLoggedAt is when a jump of the index's clock was last logged; nil: never.
 	jumpLoggedAt atomic.Pointer[time.Time]
@@ -87,6 +90,7 @@ func New(o Options) *Index {
 	ix.pauses = newPauses(ix.clock.Now)
 	ix.health = newHealth(ix)
 	ix.added = make(chan schedule.Item, enqueueQueue)
+	ix.stopRetry = make(chan struct{}, 1)
 	ix.generation = newGeneration(ix)
 	ix.loader = &loader{ix: ix, leader: ix.NewLeader(loadLease, ix.times.Leader)}
 	ix.watch(o.Metrics)
@@ -99,16 +103,18 @@ func (ix *Index) Listen(l Listener, undo Undoer) { ix.listener, ix.health.undoer
 // Start reads the stop of all sending and the index's generation from SQL. It returns an error for a process
 // whose prefix or number of shards differs from the database's.
 func (ix *Index) Start(ctx context.Context) error {
-	if err := ix.ReadStop(ctx); err != nil {
+	if err := ix.readStop(ctx); err != nil {
 		return err
 	}
 	return ix.generation.start(ctx)
 }
 
-// RunMaintenance keeps the index at its generation, and loaded up to the horizon, until ctx ends.
+// RunMaintenance keeps the index at its generation, and loaded up to the horizon, and reads the stop of all
+// sending, until ctx ends.
 func (ix *Index) RunMaintenance(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { ix.generation.run(ctx) })
+	running.Go(func() { ix.runStop(ctx) })
 	if !ix.o.Embedded {
 		running.Go(func() { ix.loader.run(ctx) })
 	}

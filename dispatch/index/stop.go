@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 )
 
 // slowStartPause is the pause with which SlowStart restarts lanes. It must not be over, by the index's clock,
 // when the index gets it.
 const slowStartPause = 250 * time.Millisecond
+
+// stopEvery is how often a process reads the stop of all sending, which another process may have set.
+const stopEvery = time.Second
 
 // Stopped returns whether all sending is stopped now, by what this process last read in SQL. It holds while
 // SQL or the index does not answer.
@@ -19,8 +23,42 @@ func (ix *Index) Stopped() bool {
 	return until != 0 && until > ix.clock.Now()
 }
 
-// ReadStop reads the stop of all sending from SQL. After an error the last known one stays.
-func (ix *Index) ReadStop(ctx context.Context) error {
+// runStop reads the stop of all sending until ctx ends. It waits neither for the index nor for other
+// settings, so a part of the index that hangs does not delay the stop. An embedded process has no others: it
+// only repeats its own failed reads.
+func (ix *Index) runStop(ctx context.Context) {
+	l := process.Loop{
+		Every: stopEvery, Wake: ix.stopRetry, Log: ix.log,
+		Failing:   "reading the stop of all sending failed, using the last known one",
+		Recovered: "the stop of all sending is read again",
+	}
+	if ix.o.Embedded {
+		l.Every = 0
+	}
+	l.Run(ctx, func(ctx context.Context) (time.Duration, error) {
+		if err := ix.readStop(ctx); err != nil {
+			return stopEvery, err
+		}
+		return 0, nil
+	})
+}
+
+// StopChanged applies the stop of all sending that this process just set or ended, and waits for that. If it
+// fails, it is tried again within stopEvery.
+func (ix *Index) StopChanged(ctx context.Context) {
+	if err := ix.readStop(context.WithoutCancel(ctx)); err != nil {
+		ix.log.Warn("applying the stop of all sending failed, retrying", "error", err)
+		process.Wake(ix.stopRetry)
+	}
+}
+
+// readStop reads the stop of all sending from SQL. After an error the last known one stays. One call runs at
+// a time, so an older state never replaces a newer one.
+func (ix *Index) readStop(ctx context.Context) error {
+	ix.stopLock.Lock()
+	defer ix.stopLock.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, SQLTimeout)
+	defer cancel()
 	stop, err := ix.o.Store.Stop(ctx)
 	if err != nil {
 		return fmt.Errorf("read the stop: %w", err)
