@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -120,6 +121,31 @@ func (b *fixture) redriveIs(id string, want store.RedriveState) {
 		}
 	}
 	b.Errorf("redrive %s is %s, want %s", id, is, want)
+}
+
+// One request by reference cancels no more callbacks than a redrive may without an approval, and repeated
+// requests do not either.
+func TestCancelByReferenceIsBounded(t *testing.T) {
+	const limit = control.MaxCancelRef + 10
+	with(nil, func(o *options) { o.ApprovalAbove = limit }).run(t, func(b *fixture) {
+		open := func(ref string, n int) {
+			list := make([]accept.Submission, n)
+			for i := range list {
+				list[i] = accept.Submission{Ref: ref, Delay: new(time.Hour)}
+			}
+			for part := range slices.Chunk(completed(list), 500) {
+				for _, a := range must(b.engine.Accept(b.Context(), project, part)) {
+					b.ok(a.Err)
+				}
+			}
+		}
+		open("many", limit+1)
+		_, err := b.engine.CancelRef(b.Context(), project, control.CancelRefRequest{Ref: "many"}, operator)
+		b.is("many open callbacks", b.wrongFields(err), []string{"ref"})
+		open("few", 2)
+		list := must(b.engine.CancelRef(b.Context(), project, control.CancelRefRequest{Ref: "few"}, operator))
+		b.is("canceled", len(list), 2)
+	})
 }
 
 // A redrive that awaits its approval goes on waiting if the setting is turned off: it can be approved, and
