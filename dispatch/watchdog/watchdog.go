@@ -43,10 +43,11 @@ const (
 	Keys  Subject = "keys"
 )
 
-// A Check reports whether a subject fails now. It returns within a few seconds of the end of ctx.
+// A Check reports whether a subject fails now, and whether that is known. What is not known neither fires nor
+// resolves. It returns within a few seconds of the end of ctx.
 type Check struct {
 	Subject Subject
-	Fails   func(ctx context.Context) bool
+	Fails   func(ctx context.Context) (fails, known bool)
 }
 
 // A Sender makes one attempt. *outbound.Client implements it.
@@ -146,12 +147,16 @@ func (w *Watchdog) look(ctx context.Context) {
 	calm := true
 	for _, c := range w.watched {
 		within, cancel := context.WithTimeout(ctx, checkTimeout)
-		fails := c.Fails(within)
+		fails, known := c.Fails(within)
 		cancel()
 		if ctx.Err() != nil {
 			return // the check may have failed because of the end
 		}
-		calm = calm && !fails
+		calm = calm && known && !fails
+		if !known {
+			c.since = time.Time{}
+			continue
+		}
 		switch state, since := c.next(fails, time.Now()); state {
 		case sink.Firing:
 			w.log.Error("alert about this process", "subject", string(c.Subject), "since", since)

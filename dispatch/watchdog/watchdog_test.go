@@ -64,8 +64,8 @@ func run(
 		o := Options{
 			Sender: f, Process: "host-1, pid 7", Metrics: process.Metrics{Registerer: registry},
 			Checks: []Check{
-				{SQL, func(context.Context) bool { return fails.Load() }},
-				{Keys, func(context.Context) bool { return false }},
+				{SQL, func(context.Context) (fail, known bool) { return fails.Load(), true }},
+				{Keys, func(context.Context) (fail, known bool) { return false, true }},
 			},
 		}
 		for i := range sinks {
@@ -125,6 +125,49 @@ func TestOneMessagePerState(t *testing.T) {
 	if strings.Contains(bodies+f.sent[0].URL, "secret") {
 		t.Error("the credential is outside of the secret")
 	}
+}
+
+// TestUnknownIsNoEnd checks that a subject that cannot be checked for a time, such as the queue without SQL,
+// neither fires nor resolves, and that its end is reported when it is known again.
+func TestUnknownIsNoEnd(t *testing.T) {
+	t.Parallel()
+	f := &fakeSender{}
+	synctest.Test(t, func(t *testing.T) {
+		var fails, known atomic.Bool
+		w, err := New(Options{
+			Sender: f, Metrics: process.Metrics{Registerer: prometheus.NewRegistry()},
+			Sinks: []sink.Config{{Type: sink.WeCom, URL: "https://robot.example/send?key=x"}},
+			Checks: []Check{{Index, func(context.Context) (fail, is bool) {
+				return fails.Load(), known.Load()
+			}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := w.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, c := range []struct {
+			fails, known bool
+			sent         int
+		}{
+			{true, false, 0}, {true, true, 1}, {true, false, 1}, {false, false, 1}, {true, true, 1},
+			{false, true, 2},
+		} {
+			fails.Store(c.fails)
+			known.Store(c.known)
+			time.Sleep(2 * After)
+			if n := f.count(); n != c.sent {
+				t.Errorf("fails %t, known %t: %d messages, want %d", c.fails, c.known, n, c.sent)
+			}
+		}
+		cancel()
+		running.Wait()
+	})
 }
 
 // TestRetries checks the waits between attempts, that a deferral is obeyed, and that the platform's rate is
@@ -243,7 +286,9 @@ func TestProcessesShareTheRate(t *testing.T) {
 			w, err := New(Options{
 				Sender: f, Metrics: process.Metrics{Registerer: prometheus.NewRegistry()},
 				Sinks:  []sink.Config{{Type: sink.WeCom, URL: "https://robot.example/send?key=x"}},
-				Checks: []Check{{SQL, func(context.Context) bool { return fails.Load() }}},
+				Checks: []Check{{SQL, func(context.Context) (fail, known bool) {
+					return fails.Load(), true
+				}}},
 				Share: func(context.Context) (Share, error) {
 					if fails.Load() {
 						return Share{}, store.ErrUnavailable

@@ -49,11 +49,16 @@ type watched interface {
 
 func watchdogChecks(e watched) []watchdog.Check {
 	return []watchdog.Check{
-		{Subject: watchdog.SQL, Fails: func(ctx context.Context) bool { return e.PingSQL(ctx) != nil }},
-		{Subject: watchdog.Index, Fails: func(ctx context.Context) bool {
-			// Without SQL the index cannot be rebuilt. That is no second alert.
-			return e.Degraded() && e.PingSQL(ctx) == nil
+		{Subject: watchdog.SQL, Fails: func(ctx context.Context) (fails, known bool) {
+			return e.PingSQL(ctx) != nil, true
 		}},
-		{Subject: watchdog.Keys, Fails: func(context.Context) bool { return e.KeysFail() }},
+		{Subject: watchdog.Index, Fails: func(ctx context.Context) (fails, known bool) {
+			// Without SQL the index cannot be rebuilt. That is no second alert, and not the end of the first.
+			fails = e.Degraded()
+			return fails, !fails || e.PingSQL(ctx) == nil
+		}},
+		{Subject: watchdog.Keys, Fails: func(context.Context) (fails, known bool) {
+			return e.KeysFail(), true
+		}},
 	}
 }

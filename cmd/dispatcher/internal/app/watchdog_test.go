@@ -25,24 +25,31 @@ func TestWatchdogChecks(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
 	for _, c := range []struct {
-		engine stubEngine
-		want   []watchdog.Subject
+		engine  stubEngine
+		want    []watchdog.Subject
+		unknown []watchdog.Subject
 	}{
-		{stubEngine{}, nil},
-		{stubEngine{sql: down}, []watchdog.Subject{watchdog.SQL}},
-		{stubEngine{degraded: true}, []watchdog.Subject{watchdog.Index}},
-		{stubEngine{sql: down, degraded: true}, []watchdog.Subject{watchdog.SQL}},
-		{stubEngine{noKey: true}, []watchdog.Subject{watchdog.Keys}},
-		{stubEngine{sql: down, degraded: true, noKey: true}, []watchdog.Subject{watchdog.SQL, watchdog.Keys}},
+		{stubEngine{}, nil, nil},
+		{stubEngine{sql: down}, []watchdog.Subject{watchdog.SQL}, nil},
+		{stubEngine{degraded: true}, []watchdog.Subject{watchdog.Index}, nil},
+		{stubEngine{sql: down, degraded: true}, []watchdog.Subject{watchdog.SQL},
+			[]watchdog.Subject{watchdog.Index}},
+		{stubEngine{noKey: true}, []watchdog.Subject{watchdog.Keys}, nil},
+		{stubEngine{sql: down, degraded: true, noKey: true},
+			[]watchdog.Subject{watchdog.SQL, watchdog.Keys}, []watchdog.Subject{watchdog.Index}},
 	} {
-		var failing []watchdog.Subject
+		var failing, unknown []watchdog.Subject
 		for _, check := range watchdogChecks(c.engine) {
-			if check.Fails(t.Context()) {
+			switch fails, known := check.Fails(t.Context()); {
+			case !known:
+				unknown = append(unknown, check.Subject)
+			case fails:
 				failing = append(failing, check.Subject)
 			}
 		}
-		if !slices.Equal(failing, c.want) {
-			t.Errorf("%+v: %s fail, want %s", c.engine, failing, c.want)
+		if !slices.Equal(failing, c.want) || !slices.Equal(unknown, c.unknown) {
+			t.Errorf("%+v: %s fail, want %s; %s unknown, want %s",
+				c.engine, failing, c.want, unknown, c.unknown)
 		}
 	}
 }
