@@ -34,8 +34,9 @@ type IdentityProvider struct {
 	codes map[string]granted
 	// spoil changes the header and the claims of each ID token before it is signed.
 	spoil func(header, claims map[string]any)
-	// respond, if not nil, answers all requests instead.
-	respond http.HandlerFunc
+	// respond, if not nil, answers all requests instead; respondAt is by path.
+	respond   http.HandlerFunc
+	respondAt map[string]http.HandlerFunc
 	// asked are the queries of the requests to sign in.
 	asked []url.Values
 }
@@ -53,6 +54,7 @@ func NewIdentityProvider(tb testing.TB, redirectURI string) *IdentityProvider {
 	p := &IdentityProvider{
 		ClientID: "dispatcher", ClientSecret: "a secret of the stand-in", RedirectURI: redirectURI,
 		codes: make(map[string]granted), person: map[string]any{"sub": "1001", "name": "Wang Wei"},
+		respondAt: make(map[string]http.HandlerFunc),
 	}
 	p.Rotate(tb)
 	mux := http.NewServeMux()
@@ -63,6 +65,9 @@ func NewIdentityProvider(tb testing.TB, redirectURI string) *IdentityProvider {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		respond := p.respond
+		if at := p.respondAt[r.URL.Path]; at != nil {
+			respond = at
+		}
 		p.mu.Unlock()
 		if respond == nil {
 			respond = mux.ServeHTTP
@@ -94,6 +99,13 @@ func (p *IdentityProvider) Respond(h http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.respond = h
+}
+
+// RespondAt answers all later requests of a path with a handler. Nil: no more.
+func (p *IdentityProvider) RespondAt(path string, h http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.respondAt[path] = h
 }
 
 // Rotate replaces the signing key.

@@ -19,17 +19,31 @@ func (db *DB) Session(ctx context.Context, token string, now int64) (store.Sessi
 	return sqldb.Get(db.read(ctx, "read session"), "session", sessionColumns, oneSession, token, now)
 }
 
-// PutSession stores a session, and replaces the one with that token.
-func (db *DB) PutSession(ctx context.Context, s store.Session) error {
+// CreateSession stores a new session.
+func (db *DB) CreateSession(ctx context.Context, s store.Session) error {
+	return db.change(ctx, "create session", func(t *tx) error {
+		_, err := storedSession(&s).Insert(t.Tx, "sessions", "")
+		return err
+	})
+}
+
+// UpdateSession replaces the session with that token, or returns store.ErrNotFound if it was deleted.
+func (db *DB) UpdateSession(ctx context.Context, s store.Session) error {
+	return db.change(ctx, "update session", func(t *tx) error {
+		n, err := storedSession(&s).Update(t.Tx, "sessions", "token = $1", s.Token)
+		if err == nil && n == 0 {
+			err = store.ErrNotFound
+		}
+		return err
+	})
+}
+
+// storedSession returns the columns of a session that is written. The column of the data is not NULL.
+func storedSession(s *store.Session) sqldb.Columns {
 	if s.Data == nil {
 		s.Data = []byte{}
 	}
-	columns := sessionColumns(&s)
-	return db.change(ctx, "store session", func(t *tx) error {
-		_, err := columns.Insert(t.Tx, "sessions",
-			`ON CONFLICT (token) DO UPDATE SET `+columns.Overwrite("token"))
-		return err
-	})
+	return sessionColumns(s)
 }
 
 // DeleteSession deletes a session, if it exists.

@@ -268,10 +268,11 @@ type keySet struct{ oidc.KeySet }
 
 type keyFailure struct{}
 
+// VerifySignature reports a failure. Of the errors of an oidc.RemoteKeySet only the one about the keys wraps
+// another: a network error, a status other than 200, an unreadable body, or the end of the context.
 func (k keySet) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := k.KeySet.VerifySignature(ctx, jwt)
-	var network *url.Error
-	if failed, ok := ctx.Value(keyFailure{}).(*bool); ok && errors.As(err, &network) {
+	if failed, ok := ctx.Value(keyFailure{}).(*bool); ok && errors.Unwrap(err) != nil {
 		*failed = true
 	}
 	return payload, err

@@ -112,6 +112,8 @@ func TestIDTokensThatAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(header, claims map[string]any){
 		"algorithm none":         func(h, _ map[string]any) { h["alg"] = "none" },
 		"signed with the secret": func(h, _ map[string]any) { h["alg"] = "HS256" },
+		"an unknown key":         func(h, _ map[string]any) { h["kid"] = "another" },
+		"a wrong signature":      func(h, _ map[string]any) { delete(h, "kid"); h["alg"] = "RS512" },
 		"expired":                func(_, c map[string]any) { c["exp"] = at(-2 * time.Minute) },
 		"not valid yet":          func(_, c map[string]any) { c["nbf"] = at(10 * time.Minute) },
 		"another audience":       func(_, c map[string]any) { c["aud"] = "another client" },
@@ -193,6 +195,47 @@ func TestUnavailable(t *testing.T) {
 	}
 	idp.Respond(nil)
 	if _, err := p.Finish(t.Context(), a, code); err != nil {
+		t.Errorf("when it works again: %v", err)
+	}
+}
+
+// TestUnreadableKeys: while the provider's keys cannot be read, no ID token is refused.
+func TestUnreadableKeys(t *testing.T) {
+	t.Parallel()
+	idp, p := start(t)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, c := range []struct {
+		name    string
+		ctx     context.Context
+		respond http.HandlerFunc
+	}{
+		{"500", t.Context(), func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "down", 500) }},
+		{"404", t.Context(), func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "gone", 404) }},
+		{"a page", t.Context(), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("<html>"))
+		}},
+		{"a bad key", t.Context(), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"keys": [{"kty": "RSA", "n": 1}]}`))
+		}},
+		{"too long", t.Context(), func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 2<<20))
+		}},
+		{"aborted", t.Context(), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"too late", ctx, func(http.ResponseWriter, *http.Request) { cancel(); <-hangs }},
+	} {
+		idp.RespondAt("/keys", c.respond)
+		a := signin.Begin()
+		_, err := p.Finish(c.ctx, a, visit(t, p, a).Get("code"))
+		if !errors.Is(err, signin.ErrUnavailable) || errors.Is(err, signin.ErrRefused) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	idp.RespondAt("/keys", nil)
+	p = provider(t, idp, idp.ClientSecret) // the request that hangs is shared
+	a := signin.Begin()
+	if _, err := p.Finish(t.Context(), a, visit(t, p, a).Get("code")); err != nil {
 		t.Errorf("when it works again: %v", err)
 	}
 }

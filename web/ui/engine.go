@@ -49,7 +49,9 @@ type Store interface {
 
 	// Session returns store.ErrNotFound for a session that has expired at now (Unix milliseconds).
 	Session(ctx context.Context, token string, now int64) (store.Session, error)
-	PutSession(ctx context.Context, s store.Session) error
+	CreateSession(ctx context.Context, s store.Session) error
+	// UpdateSession returns store.ErrNotFound for a session that was deleted.
+	UpdateSession(ctx context.Context, s store.Session) error
 	DeleteSession(ctx context.Context, token string) error
 
 	// Activity returns the activity of a lane (0: of all lanes) in spans that begin at or after from and

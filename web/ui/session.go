@@ -90,16 +90,30 @@ type sessionRows struct {
 // sessionTimeout bounds a check of whether a stream's session is still valid.
 const sessionTimeout = 5 * time.Second
 
-func (s sessionRows) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
-	found, err := s.rows.Session(ctx, token, time.Now().UnixMilli())
+// foundRow is the key of a *string in a request's context: the hash by which it has found its session. Empty:
+// it has none.
+type foundRow struct{}
+
+func (s sessionRows) FindCtx(ctx context.Context, hash string) ([]byte, bool, error) {
+	found, err := s.rows.Session(ctx, hash, time.Now().UnixMilli())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, nil
+	}
+	if of, ok := ctx.Value(foundRow{}).(*string); ok && err == nil {
+		*of = hash
 	}
 	return found.Data, err == nil, err
 }
 
-func (s sessionRows) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
-	return s.rows.PutSession(ctx, store.Session{Token: token, Data: data, ExpiresAt: expiry.UnixMilli()})
+// CommitCtx creates a session. It only updates the one that the request has loaded: if that one was deleted
+// since, its holder has signed out, and it must not be valid again.
+func (s sessionRows) CommitCtx(ctx context.Context, hash string, data []byte, expiry time.Time) error {
+	row := store.Session{Token: hash, Data: data, ExpiresAt: expiry.UnixMilli()}
+	of, ok := ctx.Value(foundRow{}).(*string)
+	if ok && subtle.ConstantTimeCompare([]byte(*of), []byte(hash)) == 1 {
+		return s.rows.UpdateSession(ctx, row)
+	}
+	return s.rows.CreateSession(ctx, row)
 }
 
 func (s sessionRows) DeleteCtx(ctx context.Context, token string) error {
@@ -112,6 +126,7 @@ func (u *UI) loadSession(ctx context.Context, r *http.Request) (context.Context,
 	if c, err := r.Cookie(u.cookieName(sessionCookie)); err == nil {
 		token = c.Value
 	}
+	ctx = context.WithValue(ctx, foundRow{}, new(string))
 	loaded, err := u.sessions.Load(ctx, token)
 	if err != nil {
 		// The error page needs a session too. An empty one needs no read.
@@ -128,6 +143,9 @@ func (u *UI) storeSession(ctx context.Context, w http.ResponseWriter) error {
 	switch u.sessions.Status(ctx) {
 	case scs.Modified:
 		token, expiry, err := u.sessions.Commit(ctx)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // it has ended during the request; the browser may have the cookie of another one
+		}
 		if err != nil {
 			return fmt.Errorf("write the session: %w", err)
 		}

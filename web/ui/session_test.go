@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"crypto/sha256"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -55,13 +57,50 @@ func TestPageViewsDoNotWriteSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := signedIn(t, w)
-	before := w.count("PutSession")
 	for range 5 {
 		b.get("/ui/callbacks").ok()
 	}
-	if puts := w.count("PutSession"); puts != before {
-		t.Errorf("5 page views wrote the session %d times", puts-before)
+	if n := w.count("UpdateSession"); n != 0 || len(w.sessions) != 1 {
+		t.Errorf("5 page views wrote the session %d times; there are %d", n, len(w.sessions))
 	}
+}
+
+// TestSignOutIsFinal: a request that began before the sign-out and ends after it writes its session, for the
+// message about what it did. The session must stay deleted, and the cookie of the next sign-in valid.
+func TestSignOutIsFinal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(`callbacks {}`)
+	var during func()
+	w.Engine = beforeRetry{engineFace{w}, func() { during() }}
+	b := signedIn(t, w)
+	victim := *b
+	victim.cookies = maps.Clone(b.cookies)
+	during = func() { victim.post("/ui/sign-out").redirects("/ui/sign-in") }
+	res := b.post("/ui/callbacks/cb_"+testID(1)+"/retry", "ladder", "once")
+	if res.status != http.StatusSeeOther || len(w.changes) != 1 {
+		t.Errorf("status %d, changes %q", res.status, w.changes)
+	}
+	if len(w.sessions) != 0 || len(res.header.Values("Set-Cookie")) != 0 {
+		t.Errorf("%d sessions, cookies %q", len(w.sessions), res.header.Values("Set-Cookie"))
+	}
+	b.get("/ui/callbacks").redirects("/ui/sign-in?next=%2Fui%2Fcallbacks")
+	during = func() {}
+	b.signIn(testKey)
+	b.post("/ui/callbacks/cb_"+testID(1)+"/retry", "ladder", "once")
+	b.get("/ui/callbacks").ok().has(".flash", "sent")
+}
+
+// beforeRetry is an engine that calls do before each retry.
+type beforeRetry struct {
+	Engine
+	do func()
+}
+
+func (e beforeRetry) Retry(
+	ctx context.Context, project, id string, q control.RetryRequest, by store.Actor,
+) (store.Callback, error) {
+	e.do()
+	return e.Engine.Retry(ctx, project, id, q, by)
 }
 
 // TestParallelGuessesAreLimited: an attempt must count before the key is looked up. Otherwise parallel

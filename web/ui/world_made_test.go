@@ -277,6 +277,10 @@ func (s calledStore) Counts(ctx context.Context, a1 string) (store.Counts, error
 	return ask1[store.Counts](ctx, s.recorder, "Counts", a1)
 }
 
+func (s calledStore) CreateSession(ctx context.Context, a1 store.Session) error {
+	return ask0(ctx, s.recorder, "CreateSession", a1)
+}
+
 func (s calledStore) DeadGroups(ctx context.Context, a1 string) ([]store.DeadGroup, error) {
 	return ask1[[]store.DeadGroup](ctx, s.recorder, "DeadGroups", a1)
 }
@@ -349,10 +353,6 @@ func (s calledStore) Projects(ctx context.Context, a1 string, a2 int) ([]store.P
 	return ask1[[]store.Project](ctx, s.recorder, "Projects", a1, a2)
 }
 
-func (s calledStore) PutSession(ctx context.Context, a1 store.Session) error {
-	return ask0(ctx, s.recorder, "PutSession", a1)
-}
-
 func (s calledStore) Reconcile(ctx context.Context, a1 string, a2 store.ReconcileQuery) ([]store.Reconciliation, error) {
 	return ask1[[]store.Reconciliation](ctx, s.recorder, "Reconcile", a1, a2)
 }
@@ -379,4 +379,8 @@ func (s calledStore) Redrives(ctx context.Context, a1 string, a2 string, a3 int)
 
 func (s calledStore) Session(ctx context.Context, a1 string, a2 int64) (store.Session, error) {
 	return ask1[store.Session](ctx, s.recorder, "Session", a1, a2)
+}
+
+func (s calledStore) UpdateSession(ctx context.Context, a1 store.Session) error {
+	return ask0(ctx, s.recorder, "UpdateSession", a1)
 }

@@ -263,10 +263,23 @@ func (w *world) Session(ctx context.Context, token string, now int64) (store.Ses
 	return s, err
 }
 
-func (w *world) PutSession(_ context.Context, s store.Session) error {
+func (w *world) CreateSession(_ context.Context, s store.Session) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls["PutSession"]++
+	if _, exists := w.sessions[s.Token]; exists {
+		return store.ErrExists
+	}
+	w.sessions[s.Token] = s
+	return nil
+}
+
+func (w *world) UpdateSession(_ context.Context, s store.Session) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls["UpdateSession"]++
+	if _, exists := w.sessions[s.Token]; !exists {
+		return store.ErrNotFound
+	}
 	w.sessions[s.Token] = s
 	return nil
 }
