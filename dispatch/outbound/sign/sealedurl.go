@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,7 +105,8 @@ func (s sealedURL) hidden() []string {
 			values = append(values, plain)
 		}
 	}
-	if password, ok := u.User.Password(); ok {
+	password, ok := u.User.Password()
+	if ok {
 		user := u.User.Username()
 		values = append(values, user, password, url.QueryEscape(password))
 		for _, sent := range []string{"\x00" + user + "\x00" + password, user, password} { // AUTH of SMTP
@@ -123,15 +125,21 @@ func (s sealedURL) hidden() []string {
 	}
 	kept := values[:0]
 	for _, v := range values {
-		if len(v) >= minHiddenPart {
+		if len(v) >= minHiddenPart || v == password && len(v) >= MinPassword {
 			kept = append(kept, v)
 		}
 	}
+	// A value that contains another one is masked first, as a whole.
+	slices.SortStableFunc(kept, func(a, b string) int { return len(b) - len(a) })
 	return kept
 }
 
+// MinPassword is the minimum length of a mail server's password. Shorter ones would occur by chance, and
+// could not be masked in its replies.
+const MinPassword = 4
+
 // minHiddenPart is the minimum length of a part of a URL that is masked in responses. Shorter parts, such as
-// "v2", occur by chance.
+// "v2", occur by chance. Only passwords are masked from MinPassword on.
 const minHiddenPart = 8
 
 // signSealedURL signs as Standard Webhooks v1, if there is a signing secret.

@@ -83,6 +83,22 @@ func TestSealedWebhook(t *testing.T) {
 	}
 }
 
+// TestShortPasswordIsHidden checks that each password that a mail sink may have is masked, and that a part of
+// another value is masked after it.
+func TestShortPasswordIsHidden(t *testing.T) {
+	t.Parallel()
+	r := sealedRequest(t, "smtps://ops:YWJ1@robot.example/x?from=ops@shop.example")
+	r.URL.Scheme = "smtps"
+	got, err := NewCache().Sign(SealedURL, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(got.Hidden) - 1
+	if got.Hidden[last] != "YWJ1" || slices.Contains(got.Hidden, "ops") {
+		t.Errorf("hidden: %q", got.Hidden)
+	}
+}
+
 func TestSealedURLIsForOneHost(t *testing.T) {
 	t.Parallel()
 	for _, other := range []string{

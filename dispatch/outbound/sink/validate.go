@@ -22,8 +22,6 @@ const (
 	// maxMentions and maxRecipients bound the lists.
 	maxMentions   = 50
 	maxRecipients = 20
-	// minPassword is the least length of a password, because shorter ones cannot be masked reliably.
-	minPassword = 4
 )
 
 // findings collects what is wrong with a sink.
@@ -192,8 +190,9 @@ func (c Config) validateLogin(f *findings) {
 	switch {
 	case c.Password == store.Masked:
 		f.add("password", "is masked; give the password itself")
-	case c.Password != "" && len(c.Password) < minPassword || !isPlain(c.Password):
-		f.add("password", "must be %d to %d bytes of UTF-8 without control characters", minPassword, maxText)
+	case c.Password != "" && len(c.Password) < sign.MinPassword || !isPlain(c.Password):
+		f.add("password", "must be %d to %d bytes of UTF-8 without control characters", sign.MinPassword,
+			maxText)
 	}
 }
 
