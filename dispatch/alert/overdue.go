@@ -27,12 +27,28 @@ type overdueLanes map[string]map[int64]laneDue
 type overdueWalk struct {
 	after             store.Cursor
 	complete, partial overdueLanes
-	// stoppedAt is when all sending was last seen stopped; zero: never.
-	stoppedAt int64
+	// advancedAt is when advance last succeeded, stoppedAt when all sending was last seen stopped; zero:
+	// never.
+	advancedAt, stoppedAt int64
 }
 
-// advance continues the walk. After an error the next call begins a new walk.
+// restart begins a new walk, and forgets what is overdue. What is known of holds stays.
+func (o *overdueWalk) restart() {
+	o.after, o.partial = store.Cursor{}, nil
+	for _, lanes := range o.complete {
+		for id, l := range lanes {
+			l.oldest = 0
+			lanes[id] = l
+		}
+	}
+}
+
+// advance continues the walk. After an error the next call begins a new walk. So does a call long after the
+// last one, as when another process evaluated: what the walk found may be gone.
 func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
+	if r.now-o.advancedAt > forgetAfter.Milliseconds() {
+		o.restart()
+	}
 	if o.partial == nil {
 		o.partial = make(overdueLanes)
 	}
@@ -69,7 +85,7 @@ func (o *overdueWalk) advance(ctx context.Context, from Store, r *round) error {
 		}
 		lanes[l.ID] = known
 	}
-	o.after = page.End
+	o.after, o.advancedAt = page.End, r.now
 	if !page.More {
 		o.complete, o.partial, o.after = o.partial, nil, store.Cursor{}
 	}

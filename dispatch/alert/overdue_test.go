@@ -87,6 +87,25 @@ func TestAStopIsNoDelay(t *testing.T) {
 	o.finds(1, "", 0)
 }
 
+// After a time in which another process evaluated, a walk of several rounds begins again, and what it had
+// found does not count. What it knows of pauses does.
+func TestAnOldWalkIsForgotten(t *testing.T) {
+	t.Parallel()
+	o := newOverdueTest(t, 100_000, 100_000)
+	o.lanes[1].PausedUntil = store.Forever
+	o.finds(1, "", 100_000)
+	o.lanes[1].PausedUntil = 0
+	o.more = true
+	o.finds(1, "", 110_000)
+	other, paused := o.lanes[:1], o.lanes[1:]
+	o.lanes, o.now = nil, o.now+forgetAfter.Milliseconds()
+	o.finds(1, "", 0)
+	o.lanes, o.more = paused, false
+	o.finds(1, "", float64(o.now-1_000_000))
+	o.lanes = other
+	o.finds(1, "", 200_000)
+}
+
 // A pause of one lane is no delay of it either. The other lane counts as before.
 func TestAPauseIsNoDelay(t *testing.T) {
 	t.Parallel()

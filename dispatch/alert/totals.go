@@ -45,6 +45,8 @@ type totalWindows struct {
 }
 
 // since returns the sample that begins the window, and adds one of now if a part of the window has passed.
+// After a time without evaluations here, as when another process did them, a sample that is too old begins no
+// window.
 func (t *totalWindows) since(key windowKey, now int64, totals []store.EndpointTotal) (sample, error) {
 	w := t.windows[key]
 	if w == nil {
@@ -52,8 +54,11 @@ func (t *totalWindows) since(key windowKey, now int64, totals []store.EndpointTo
 		t.windows[key] = w
 	}
 	w.usedAt = now
-	length := key.window.Milliseconds()
-	if n := len(w.samples); n == 0 || now-w.samples[n-1].at >= length/windowParts {
+	length, part := key.window.Milliseconds(), key.window.Milliseconds()/windowParts
+	for len(w.samples) > 0 && now-w.samples[0].at > length+part+forgetAfter.Milliseconds() {
+		t.dropFirst(w)
+	}
+	if n := len(w.samples); n == 0 || now-w.samples[n-1].at >= part {
 		if t.samples+len(totals) > maxSamples {
 			return sample{}, errTooMany
 		}
@@ -65,10 +70,14 @@ func (t *totalWindows) since(key windowKey, now int64, totals []store.EndpointTo
 	}
 	// The second sample begins the window as soon as it is old enough.
 	for len(w.samples) > 1 && now-w.samples[1].at >= length {
-		t.samples -= len(w.samples[0].totals)
-		w.samples = w.samples[1:]
+		t.dropFirst(w)
 	}
 	return w.samples[0], nil
+}
+
+func (t *totalWindows) dropFirst(w *totalWindow) {
+	t.samples -= len(w.samples[0].totals)
+	w.samples = w.samples[1:]
 }
 
 // forgetAfter is how long the samples of a window are kept that no alert uses any more.
@@ -80,8 +89,8 @@ func (t *totalWindows) forget(now int64) {
 		if now-w.usedAt <= forgetAfter.Milliseconds() {
 			continue
 		}
-		for _, s := range w.samples {
-			t.samples -= len(s.totals)
+		for len(w.samples) > 0 {
+			t.dropFirst(w)
 		}
 		delete(t.windows, key)
 	}
