@@ -113,7 +113,7 @@ func (as *Alerts) step(
 		Alert: *a, Now: now, NextDigest: a.NextDigest, LastError: a.LastError, Drop: step.drop,
 	}
 	reports := step.reports(a, now)
-	digest := a.NextDigest != 0 && a.NextDigest <= now
+	digest := a.NextDigest != 0 && a.NextDigest+countedAfter.Milliseconds() <= now
 	var err error
 	switch {
 	case digest:

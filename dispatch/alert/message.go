@@ -182,12 +182,24 @@ const (
 	day = 24 * time.Hour
 	// maxSummary bounds the firings that a daily summary reads.
 	maxSummary = 500
+	// countedAfter is how long after the end of a quarter its counts are in SQL.
+	countedAfter = 10 * time.Second
 )
+
+// summaryDay returns the 24 hours of the daily summary that is due at a time, in whole quarters, so that each
+// quarter is in one summary. Those of a summary that is late by a day or more end now.
+func summaryDay(due, now int64) (from, to int64) {
+	if now-due >= day.Milliseconds() {
+		due = now
+	}
+	to = store.Quarter.Begin(due)
+	return to - day.Milliseconds(), to
+}
 
 // digest returns the draft of the daily summary of an alert's project.
 func (as *Alerts) digest(ctx context.Context, a *store.Alert, now int64) (*store.Draft, error) {
-	from := now - day.Milliseconds()
-	hours, err := as.o.Store.Activity(ctx, a.Project, 0, store.Quarter, from, now)
+	from, to := summaryDay(a.NextDigest, now)
+	hours, err := as.o.Store.Activity(ctx, a.Project, 0, store.Quarter, from, to)
 	if err != nil {
 		return nil, err
 	}
