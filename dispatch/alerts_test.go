@@ -1,6 +1,8 @@
 package dispatch_test
 
 import (
+	"context"
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,8 +10,12 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	rules "github.com/seed-ff5a32d8/dispatcher/dispatch/alert"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/clock"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sink"
+	proc "github.com/seed-ff5a32d8/dispatcher/dispatch/process"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -140,16 +146,92 @@ func TestSinkBelongsToAlerts(t *testing.T) {
 	})
 }
 
+// sealFault fails the writes of secrets of sinks.
+func sealFault(_ context.Context, c *call) error {
+	if c.args[0].(store.Secret).Use == sign.UseURL {
+		return errDown
+	}
+	return c.do()
+}
+
+// sinkSecret returns the secret at the endpoint of an alert's sink.
+func (b *fixture) sinkSecret(a *rules.View) string {
+	b.Helper()
+	ep := must(b.db.EndpointByExternalID(b.Context(), project, store.SinkPrefix+a.SinkID))
+	keys := must(secret.NewKeyring([]string{base64.StdEncoding.EncodeToString(make([]byte,
+		secret.MasterKeyBytes))}))
+	read := secret.New(b.db, keys, new(clock.Clock), proc.Metrics{})
+	own := must(read.Owned(b.Context(), secret.Owner{Project: project, Endpoint: ep.ID}, b.engine.Now()))
+	if len(own.ByUse[sign.UseURL]) == 0 {
+		return ""
+	}
+	return string(own.ByUse[sign.UseURL][0].Key)
+}
+
+// An alert whose sink cannot be prepared exists, and says why. The next message makes up for it: also after a
+// process died between the endpoint and its secret.
+func TestSinkIsPreparedByItsMessage(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		b.set(sealFault, "AddSecret")
+		a := b.rule(rules.When{Kind: "dead_rate"})
+		b.check(strings.Contains(a.LastError, "prepare the sink: "), "last error: %q", a.LastError)
+		b.is("stored error", must(b.engine.Alert(b.Context(), project, a.ID)).LastError, a.LastError)
+		b.is("secret", b.sinkSecret(&a), "")
+		b.set(nil, "AddSecret")
+		b = b.restart(nil)
+		must(b.engine.TestAlert(b.Context(), project, a.ID, operator))
+		b.awaitMessage("test: ", time.Minute)
+		a = must(b.engine.PatchAlert(b.Context(), project, a.ID, rules.Change{Sink: webhook()}, operator))
+		b.is("error of a prepared sink", a.LastError, "")
+	})
+}
+
+// Two alerts have the same mailbox. A new password of one is used after a crash, too, and a change of the
+// other one does not put the old password back.
+func TestPasswordsOfAMailbox(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		mailbox := func(password string) *sink.Config {
+			return &sink.Config{Type: sink.Email, Server: "smtps://mail.example", Username: "ops",
+				Password: password, From: "ops@shop.example", To: []string{"night@shop.example"}}
+		}
+		create := func(name string) rules.View {
+			return must(b.engine.CreateAlert(b.Context(), project, rules.Change{Name: &name,
+				When: &rules.When{Kind: "dead_rate"}, Sink: mailbox("first-password")}, operator))
+		}
+		patch := func(a *rules.View, password string) {
+			*a = must(b.engine.PatchAlert(b.Context(), project, a.ID,
+				rules.Change{When: &rules.When{Kind: "reconcile"}, Sink: mailbox(password)}, operator))
+		}
+		has := func(a *rules.View, password string) {
+			b.Helper()
+			got := b.sinkSecret(a)
+			b.check(strings.Contains(got, ":"+password+"@"), "secret of %s: %s", a.Name, got)
+		}
+		one, two := create("one"), create("two")
+		b.is("sinks of both", one.SinkID, two.SinkID)
+		b.set(fail(errDown), "UpsertEndpoints")
+		patch(&one, "second-password")
+		b.set(nil, "UpsertEndpoints")
+		must(b.engine.TestAlert(b.Context(), project, one.ID, operator))
+		has(&one, "second-password")
+		patch(&two, "")
+		has(&one, "second-password")
+		has(&two, "first-password")
+		patch(&two, "second-password")
+		b.is("sinks of both with the new password", two.SinkID, one.SinkID)
+	})
+}
+
 // The daily summary comes at its time, also when nothing happened. After a restart in between it comes once.
 func TestDailySummary(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
-		at := time.Now().UTC().Add(5 * time.Minute).Format("15:04")
+		at := time.Now().UTC().Add(15 * time.Minute).Format("15:04")
 		a := must(b.engine.CreateAlert(b.Context(), project, rules.Change{
 			Name: new("daily"), When: &rules.When{Kind: "dead_rate"}, Sink: webhook(),
 			Digest: &rules.Digest{At: at},
 		}, operator))
 		b.backlog(3, tiers())
-		time.Sleep(3 * time.Minute)
+		time.Sleep(13 * time.Minute)
 		b.is("messages before the time", len(b.messages()), 0)
 		b = b.restart(nil)
 		time.Sleep(10 * time.Minute)

@@ -57,7 +57,7 @@ type Alert struct {
 	Name string
 	When AlertWhen
 	// Sink is the sealed JSON of where messages go, and SinkMasked the same for people. SinkID is a hash of
-	// its type and credential: alerts with the same one share an endpoint.
+	// its type and credentials: alerts with the same one share an endpoint.
 	Sink       string
 	SinkMasked JSONText
 	SinkID     string

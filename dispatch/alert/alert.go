@@ -71,8 +71,8 @@ type Index interface {
 
 // Endpoints creates and deletes the endpoints of sinks. *control.Controller implements it.
 type Endpoints interface {
-	// PutSink creates or changes the endpoint with ep's external id, with its secret, and returns its id.
-	PutSink(ctx context.Context, ep store.Endpoint, use string, key []byte) (string, error)
+	// PutSink creates or changes the endpoint with ep's external id, with its secret.
+	PutSink(ctx context.Context, ep store.Endpoint, use string, key []byte) error
 	// RemoveSink deletes the endpoint with that external id, if there is one.
 	RemoveSink(ctx context.Context, project, externalID string, by store.Actor) error
 }

@@ -53,9 +53,9 @@ func (as *Alerts) CreateAlert(ctx context.Context, project string, ch Change, by
 			f.Add(required.field, "is required")
 		}
 	}
-	when, err := as.condition(ctx, project, ch.When, &f)
+	r, err := as.resolve(ctx, project, &ch, &f)
 	if err == nil {
-		err = as.apply(&a, &ch, when, now, f)
+		err = as.apply(&a, &ch, r, now, f)
 	}
 	if err == nil {
 		a, err = as.o.Store.CreateAlert(ctx, a, by)
@@ -63,7 +63,8 @@ func (as *Alerts) CreateAlert(ctx context.Context, project string, ch Change, by
 	if err != nil {
 		return View{}, fmt.Errorf("create alert: %w", err)
 	}
-	return as.viewOf(&a), as.prepareSink(ctx, &a)
+	as.prepareSink(ctx, &a)
+	return as.viewOf(&a), nil
 }
 
 // PatchAlert changes the given fields of an alert. With another condition, or disabled, it starts from ok.
@@ -71,15 +72,15 @@ func (as *Alerts) PatchAlert(ctx context.Context, project, id string, ch Change,
 	by store.Actor) (View, error) {
 	now := as.clock.Now()
 	f := accept.Findings(slices.Clone(ch.Invalid))
-	when, err := as.condition(ctx, project, ch.When, &f)
+	r, err := as.resolve(ctx, project, &ch, &f)
 	if err != nil {
 		return View{}, fmt.Errorf("change alert: %w", err)
 	}
 	a, before, err := as.o.Store.ChangeAlert(ctx, project, id, func(a *store.Alert) error {
-		return as.apply(a, &ch, when, now, f)
+		return as.apply(a, &ch, r, now, f)
 	}, now, by)
 	if err == nil && a.Sink != before.Sink {
-		err = as.prepareSink(ctx, &a)
+		as.prepareSink(ctx, &a)
 	}
 	if err == nil && a.SinkID != before.SinkID {
 		err = as.removeUnusedSink(ctx, project, before.SinkID, by)
@@ -99,16 +100,42 @@ func (as *Alerts) DeleteAlert(ctx context.Context, project, id string, by store.
 	return as.removeUnusedSink(ctx, project, a.SinkID, by)
 }
 
-// prepareSink brings the endpoint of the sink up to date. After an error, the next message tries it again.
-func (as *Alerts) prepareSink(ctx context.Context, a *store.Alert) error {
+// prepareSink creates the endpoint of a sink, or brings it up to date. The alert is stored already, so an
+// error becomes its LastError. The next message tries again.
+func (as *Alerts) prepareSink(ctx context.Context, a *store.Alert) {
+	failed := ""
 	c, err := as.openSink(a)
 	if err == nil {
-		_, err = as.putSink(ctx, a, &c)
+		err = as.putSink(ctx, a, &c)
 	}
 	if err != nil {
-		return fmt.Errorf("prepare the sink: %w", err)
+		failed = clip("prepare the sink: " + err.Error())
+		as.log.Warn("the sink of an alert cannot be prepared", "alert", store.AlertPrefix+a.ID, "err", err)
 	}
-	return nil
+	if failed == a.LastError {
+		return
+	}
+	step := store.AlertStep{Alert: *a, Now: as.clock.Now(), NextDigest: a.NextDigest, LastError: failed}
+	if _, err := as.o.Store.StepAlert(ctx, step); err != nil {
+		as.log.Warn("the error of an alert cannot be stored", "alert", store.AlertPrefix+a.ID, "err", err)
+	}
+	a.LastError = failed
+}
+
+// A resolved change has what it needs from SQL: its condition, and the key of sinks' ids if it has a sink.
+type resolved struct {
+	when    store.AlertWhen
+	sinkKey []byte
+}
+
+// resolve looks up what a change names, before its transaction.
+func (as *Alerts) resolve(ctx context.Context, project string, ch *Change,
+	f *accept.Findings) (r resolved, err error) {
+	r.when, err = as.condition(ctx, project, ch.When, f)
+	if err == nil && ch.Sink != nil {
+		r.sinkKey, err = as.o.Secrets.SinkKey(ctx)
+	}
+	return r, err
 }
 
 // condition validates a condition and looks up what it names. Its error is the store's.
@@ -155,7 +182,7 @@ func (as *Alerts) condition(ctx context.Context, project string, w *When,
 // apply makes a change in an alert. f contains the errors that are known already. A transaction may call
 // apply more than once, so it does not change f.
 func (as *Alerts) apply(
-	a *store.Alert, ch *Change, when store.AlertWhen, now int64, f accept.Findings,
+	a *store.Alert, ch *Change, r resolved, now int64, f accept.Findings,
 ) error {
 	f = slices.Clone(f)
 	if ch.Name != nil {
@@ -166,7 +193,7 @@ func (as *Alerts) apply(
 		accept.CheckText("name", a.Name, maxName, &f)
 	}
 	if ch.When != nil {
-		a.When = when
+		a.When = r.when
 	}
 	if ch.SilenceUntil != nil {
 		a.SilenceUntil = *ch.SilenceUntil
@@ -184,7 +211,7 @@ func (as *Alerts) apply(
 	if ch.Digest != nil || ch.Enabled != nil {
 		a.NextDigest = nextDigest(a, now)
 	}
-	return as.applySink(a, ch.Sink, f)
+	return as.applySink(a, ch.Sink, r.sinkKey, f)
 }
 
 func checkDigest(d *Digest, f *accept.Findings) {
@@ -197,7 +224,7 @@ func checkDigest(d *Digest, f *accept.Findings) {
 }
 
 // applySink sets the sink of an alert; nil leaves it as it is. It returns all findings as an error.
-func (as *Alerts) applySink(a *store.Alert, c *sink.Config, f accept.Findings) error {
+func (as *Alerts) applySink(a *store.Alert, c *sink.Config, key []byte, f accept.Findings) error {
 	if c == nil {
 		return f.Err()
 	}
@@ -217,7 +244,7 @@ func (as *Alerts) applySink(a *store.Alert, c *sink.Config, f accept.Findings) e
 	if len(f) > 0 {
 		return f.Err()
 	}
-	return as.setSink(a, config)
+	return as.setSink(a, config, key)
 }
 
 // Alert returns an alert of the project. Its error is store.ErrNotFound for an unknown one.

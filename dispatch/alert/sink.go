@@ -13,8 +13,8 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// setSink seals a sink into an alert.
-func (as *Alerts) setSink(a *store.Alert, c sink.Config) error {
+// setSink seals a sink into an alert. key is that of the ids of sinks.
+func (as *Alerts) setSink(a *store.Alert, c sink.Config, key []byte) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("encode the sink: %w", err)
@@ -24,7 +24,7 @@ func (as *Alerts) setSink(a *store.Alert, c sink.Config) error {
 		return fmt.Errorf("encode the sink: %w", err)
 	}
 	a.Sink = as.o.Keyring.SealText(secret.BindSink(a.Project, a.ID), string(text))
-	a.SinkMasked, a.SinkID = store.JSONText(masked), c.Fingerprint()
+	a.SinkMasked, a.SinkID = store.JSONText(masked), c.Fingerprint(key)
 	return nil
 }
 
@@ -40,12 +40,31 @@ func (as *Alerts) openSink(a *store.Alert) (c sink.Config, err error) {
 	return c, nil
 }
 
-// putSink creates the endpoint of a sink, or brings it up to date, and returns its id.
-func (as *Alerts) putSink(ctx context.Context, a *store.Alert, c *sink.Config) (string, error) {
+// ensureSink creates the endpoint of a sink, unless it is there with its secret. A process may have died
+// before it created one of the two. Another credential makes another SinkID, so the secret that is there is
+// the right one.
+func (as *Alerts) ensureSink(ctx context.Context, a *store.Alert, c *sink.Config) error {
+	name := store.SinkPrefix + a.SinkID
+	found, err := as.o.Accept.Catalog.Named(ctx, a.Project, []string{name})
+	if err != nil {
+		return err
+	}
+	if ep := found[name]; ep != nil {
+		owner := secret.Owner{Project: a.Project, Endpoint: ep.ID}
+		own, err := as.o.Secrets.Owned(ctx, owner, as.clock.Now())
+		if err != nil || len(own.ByUse[c.Delivery().Use]) > 0 {
+			return err
+		}
+	}
+	return as.putSink(ctx, a, c)
+}
+
+// putSink creates the endpoint of a sink with its secret, or brings it up to date.
+func (as *Alerts) putSink(ctx context.Context, a *store.Alert, c *sink.Config) error {
 	d := c.Delivery()
 	key, err := sign.ParseSecretFor(d.Use, d.Secret)
 	if err != nil {
-		return "", fmt.Errorf("secret of the sink: %w", err)
+		return fmt.Errorf("secret of the sink: %w", err)
 	}
 	return as.o.Endpoints.PutSink(ctx, store.Endpoint{
 		Project: a.Project, ExternalID: store.SinkPrefix + a.SinkID,
@@ -73,22 +92,15 @@ func (as *Alerts) submission(ctx context.Context, a *store.Alert, of text) (s ac
 	if err != nil {
 		return s, err
 	}
-	name := store.SinkPrefix + a.SinkID
-	found, err := as.o.Accept.Catalog.Named(ctx, a.Project, []string{name})
-	if err != nil {
+	if err := as.ensureSink(ctx, a, &c); err != nil {
 		return s, err
-	}
-	if found[name] == nil {
-		if _, err := as.putSink(ctx, a, &c); err != nil {
-			return s, err
-		}
 	}
 	m := of(&c)
 	m.ID = store.AlertPrefix + a.ID
 	body, contentType := c.Render(m)
 	d := c.Delivery()
 	return accept.Submission{
-		Endpoint: name, Method: d.Method, Topic: Topic, Ref: store.AlertPrefix + a.ID,
+		Endpoint: store.SinkPrefix + a.SinkID, Method: d.Method, Topic: Topic, Ref: store.AlertPrefix + a.ID,
 		Body: body, BodyField: "body", ContentType: contentType, ExpiresIn: &d.ExpiresIn,
 		Route: accept.AlertsRoute, Labels: map[string]string{"alert": string(m.State)},
 	}, nil

@@ -11,10 +11,10 @@ import (
 // sinkActor makes the changes of endpoints that belong to alerts. The change of the alert has its own entry.
 var sinkActor = store.Actor{Name: "dispatcher", Reason: "sink of an alert"}
 
-// PutSink creates or changes the endpoint with ep's external id, which alerts send their messages to, and
-// returns its id. It stores a secret of the use; the one before ends at once. A pause stays.
-func (ct *Controller) PutSink(ctx context.Context, ep store.Endpoint, use string,
-	key []byte) (string, error) {
+// PutSink creates or changes the endpoint with ep's external id, which alerts send their messages to. It
+// stores a secret of the use; the one before ends at once. A pause stays. After an error the endpoint may be
+// there without the secret.
+func (ct *Controller) PutSink(ctx context.Context, ep store.Endpoint, use string, key []byte) error {
 	now := ct.clock.Now()
 	done, err := ct.o.Store.UpsertEndpoints(ctx, ep.Project, []store.EndpointUpsert{{
 		ExternalID: ep.ExternalID,
@@ -29,16 +29,15 @@ func (ct *Controller) PutSink(ctx context.Context, ep store.Endpoint, use string
 		err = done[0].Err
 	}
 	if err != nil {
-		return "", fmt.Errorf("put the endpoint of a sink: %w", err)
+		return fmt.Errorf("put the endpoint of a sink: %w", err)
 	}
-	id := done[0].Endpoint.ID
-	row := store.Secret{Project: ep.Project, Owner: id, Use: use, CreatedAt: now}
+	row := store.Secret{Project: ep.Project, Owner: done[0].Endpoint.ID, Use: use, CreatedAt: now}
 	if _, err := ct.secret.Add(ctx, row, key, now, false, sinkActor); err != nil {
-		return "", fmt.Errorf("store the secret of a sink: %w", err)
+		return fmt.Errorf("store the secret of a sink: %w", err)
 	}
 	ct.secret.Forget(ep.Project)
 	ct.accept.SettingsChanged(ctx)
-	return id, nil
+	return nil
 }
 
 // RemoveSink deletes the endpoint with that external id, if there is one. Its open messages are canceled.

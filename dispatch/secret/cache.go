@@ -21,12 +21,13 @@ import (
 )
 
 // useCursor is the use of the key that signs the cursors of lists, useAudit that of the key of the audit
-// chain, useLink that of the key of merchants' links. They are not among sign.Uses, so no caller can read or
-// rotate them.
+// chain, useLink that of the key of merchants' links, useSink that of the key of sinks' ids. They are not
+// among sign.Uses, so no caller can read or rotate them.
 const (
 	useCursor = "cursor"
 	useAudit  = "audit"
 	useLink   = "view_link"
+	useSink   = "sink_id"
 )
 
 // CursorKey returns the 32 bytes that sign the cursors of lists. Its error is SQL's, or that of a keyring
@@ -49,6 +50,15 @@ func (s *Secrets) LinkKey(ctx context.Context) ([]byte, error) {
 	key, err := s.installationKey(ctx, useLink)
 	if err != nil {
 		return nil, fmt.Errorf("key of view links: %w", err)
+	}
+	return key, nil
+}
+
+// SinkKey returns the 32 bytes that hash the sinks of alerts to their ids.
+func (s *Secrets) SinkKey(ctx context.Context) ([]byte, error) {
+	key, err := s.installationKey(ctx, useSink)
+	if err != nil {
+		return nil, fmt.Errorf("key of sinks: %w", err)
 	}
 	return key, nil
 }
@@ -467,7 +477,7 @@ func NewKey(use, text string) ([]byte, error) {
 		return sign.ParseSecretFor(sign.UseHMAC, text)
 	case text != "":
 		return sign.ParseSecretFor(use, text)
-	case !slices.Contains([]string{UseRoot, useCursor, useAudit, useLink}, use):
+	case !slices.Contains([]string{UseRoot, useCursor, useAudit, useLink, useSink}, use):
 		return sign.NewSecret(use)
 	}
 	key := make([]byte, secretSize)

@@ -188,7 +188,8 @@ var (
 	tokenForm  = regexp.MustCompile(`\b(dk|whsec|whsk|whpk)_[A-Za-z0-9+/=_-]{24,}`)
 	cursorForm = regexp.MustCompile(`(next_cursor":"|cursor=)([A-Za-z0-9_-]{24,})`)
 	timeForm   = regexp.MustCompile(
-		`\b\d{4}-\d\d-\d\dT[\d:.]+Z|"age_ms": ?\d+|"hash": ?"[0-9a-f]{64}"|"hint": ?"[^"]*"`)
+		`\b\d{4}-\d\d-\d\dT[\d:.]+Z|"age_ms": ?\d+|"hash": ?"[0-9a-f]{64}"|"hint": ?"[^"]*"|` +
+			`"alert-sink:[0-9a-f]{32}"`)
 )
 
 // real replaces names in a text by their values.

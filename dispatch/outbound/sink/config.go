@@ -10,6 +10,7 @@ package sink
 
 import (
 	"bytes"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -177,16 +178,17 @@ func (c Config) Keep(old Config) Config {
 	return c
 }
 
-// Fingerprint returns 32 hex digits that are equal for sinks with the same address and credential. The
-// password of a mail server is not included: it could be guessed from the hash.
-func (c Config) Fingerprint() string {
+// Fingerprint returns 32 hex digits that are equal for sinks with the same address and credentials. Without
+// the key no credential can be guessed from them.
+func (c Config) Fingerprint(key []byte) string {
 	parts := []string{c.Type, c.URL, c.Secret}
 	if c.Type == Email {
 		to := slices.Clone(c.To)
 		slices.Sort(to)
-		parts = append([]string{c.Type, c.mailServer(), c.Username, c.From}, to...)
+		parts = append([]string{c.Type, c.mailServer(), c.Username, c.Password, c.From}, to...)
 	}
 	text, _ := json.Marshal(parts) // texts cannot fail; JSON separates them
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:16])
+	mac := hmac.New(sha256.New, key)
+	mac.Write(text)
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }

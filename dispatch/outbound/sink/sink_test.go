@@ -98,7 +98,7 @@ func TestNothingShowsACredential(t *testing.T) {
 		c := example(kind)
 		d := c.Delivery()
 		body, _ := c.Render(Message{Title: "t", State: Firing, At: at})
-		shown := fmt.Sprintf("%+v %s %s %s", c.Masked(), body, c.Fingerprint(), d.URL)
+		shown := fmt.Sprintf("%+v %s %s %s", c.Masked(), body, c.Fingerprint(nil), d.URL)
 		for _, secret := range []string{"secret-1", "secret-2", "secret-3", "password-4", c.Secret} {
 			if secret != "" && strings.Contains(shown, secret) {
 				t.Errorf("%s shows %s: %s", kind, secret, shown)
@@ -132,18 +132,31 @@ func TestFingerprint(t *testing.T) {
 	seen := map[string]string{}
 	for _, kind := range Types() {
 		c := example(kind)
-		f := c.Fingerprint()
+		key := []byte("key")
+		f := c.Fingerprint(key)
 		if seen[f] != "" || len(f) != 32 {
 			t.Errorf("%s: fingerprint %q, also of %q", kind, f, seen[f])
 		}
 		seen[f] = kind
-		c.Language, c.Password, c.Mentions = Chinese, "another", []string{"all"}
-		if c.Fingerprint() != f {
-			t.Errorf("%s: language, password or mentions change the fingerprint", kind)
+		c.Language, c.Mentions = Chinese, []string{"all"}
+		if c.Fingerprint(key) != f {
+			t.Errorf("%s: language or mentions change the fingerprint", kind)
 		}
-		c.URL, c.From = c.URL+"x", "x"+c.From
-		if c.Fingerprint() == f {
-			t.Errorf("%s: another address has the same fingerprint", kind)
+		if c.Fingerprint([]byte("another key")) == f {
+			t.Errorf("%s: the fingerprint does not need the key", kind)
+		}
+		for what, field := range map[string]*string{
+			"address": &c.URL, "secret": &c.Secret, "password": &c.Password, "sender": &c.From,
+		} {
+			if *field == "" {
+				continue
+			}
+			before := *field
+			*field += "x"
+			if c.Fingerprint(key) == f {
+				t.Errorf("%s: another %s has the same fingerprint", kind, what)
+			}
+			*field = before
 		}
 	}
 }
