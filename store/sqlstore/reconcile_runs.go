@@ -209,19 +209,15 @@ func (db *DB) writeItems(ctx context.Context, runID string, items []store.Reconc
 	columns := func(item *store.ReconcileItem) sqldb.Columns {
 		return append(reconcileItemColumns(item), col("run_id", &runID))
 	}
-	written := 0
-	_, err := db.inBatches(ctx, "store the items of a reconciliation", len(items),
-		func(t *tx, batch int) (int, error) {
-			end := min(written+batch, len(items))
-			err := sqldb.InsertRows(t.Tx, "reconcile_items", columns, items[written:end],
+	for part := range slices.Chunk(items, db.sql.Dialect.MaintenanceBatch) {
+		if err := db.maintain(ctx, "store the items of a reconciliation", func(t *tx) error {
+			return sqldb.InsertRows(t.Tx, "reconcile_items", columns, part,
 				`ON CONFLICT (run_id, number) DO NOTHING`)
-			n := end - written
-			if err == nil {
-				written = end
-			}
-			return n, err
-		})
-	return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeReport replaces the report of the day. The project's row is locked, so one run for a due time wins. It
@@ -237,6 +233,8 @@ func (t *tx) storeReport(run store.ReconcileRun, r store.ReconcileReport, now in
 	switch {
 	case err != nil:
 		return r, "", err
+	case found && stored.RunID == r.RunID:
+		return stored, "", nil // an earlier try was committed, and its reply was lost
 	case run.Due != 0 && p.ReconcileNext != run.Due && found:
 		return stored, r.RunID, nil
 	case run.Due != 0 && p.ReconcileNext != run.Due:

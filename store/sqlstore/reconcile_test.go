@@ -96,6 +96,63 @@ func TestReconcileAfterARunThatDied(t *testing.T) {
 	})
 }
 
+// A transaction that stores a report was committed, its reply was lost, and it is repeated. It replaces
+// nothing: the items of the run stay, and the audit has one entry.
+func TestAReportIsStoredOnceThoughItsReplyIsLost(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		ctx := t.Context()
+		const project = store.DefaultProject
+		noError(db.changeBy(ctx, "switch the daily run on", `UPDATE projects SET reconcile_next = $1
+			WHERE id = $2`, testNow, project))
+		for _, due := range []int64{0, testNow} {
+			run := store.ReconcileRun{Project: project, Day: fmt.Sprint("day-", due), Due: due,
+				Next: testNow + 1000}
+			r := store.ReconcileReport{Project: project, Day: run.Day, RunID: must(db.idAt(testNow)),
+				Missing: 2}
+			for _, repeated := range []bool{false, true} {
+				noError(db.change(ctx, "store", func(tx *tx) error {
+					tx.MayBeCommitted = repeated
+					got, replaced, err := tx.storeReport(run, r, testNow, store.Actor{Name: "test"})
+					if got.RunID != r.RunID || got.Missing != 2 || replaced != "" {
+						t.Errorf("due %d, repeated %v: %+v, which replaces %q", due, repeated, got, replaced)
+					}
+					return err
+				}))
+			}
+		}
+		const entries = `SELECT COUNT(*) FROM audit WHERE action = 'reconcile.run'`
+		if n := number(t, db, entries); n != 1 {
+			t.Errorf("%d audit entries, want that of the run by hand", n)
+		}
+	})
+}
+
+// A transaction that stores items fails at its COMMIT, and is repeated with the same items.
+func TestItemsAreStoredAgainAfterAFailedCommit(t *testing.T) {
+	needsPostgres(t)
+	ctx, db := t.Context(), openPostgres(t)
+	for _, text := range []string{
+		`CREATE SEQUENCE commits`,
+		`CREATE FUNCTION fail_once() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+			IF nextval(''commits'') = 1 THEN RAISE EXCEPTION USING ERRCODE = ''40001''; END IF;
+			RETURN NULL;
+		END'`,
+		`CREATE CONSTRAINT TRIGGER fail_once AFTER INSERT ON reconcile_items DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION fail_once()`,
+	} {
+		noError(db.changeBy(ctx, "prepare", text))
+	}
+	items := []store.ReconcileItem{{Kind: store.ItemMissing}, {Kind: store.ItemMissing}}
+	noError(db.writeItems(ctx, "run", items))
+	for _, text := range []string{`DROP TRIGGER fail_once ON reconcile_items`, `DROP FUNCTION fail_once`,
+		`DROP SEQUENCE commits`} {
+		noError(db.changeBy(ctx, "clean up", text))
+	}
+	if n := number(t, db, `SELECT COUNT(*) FROM reconcile_items`); n != 2 {
+		t.Errorf("%d items are stored, want 2", n)
+	}
+}
+
 // A reference with thousands of topics is compared in a time that grows with their number, so that no
 // statement reaches the time limit of reads.
 func TestOneReferenceWithManyTopics(t *testing.T) {
