@@ -376,11 +376,15 @@ func (t *tx) takeRedriveItems(id string, limit int) ([]string, error) {
 	return ids, named("take items", err)
 }
 
-// redrive acts on one locked row: it cancels or edits the callback. It returns the audit entries, and adds to
-// step what the caller must change in the index: rows that ended (Canceled), rows that left their lane
-// (Left), and rows to place at their due time (Placed).
+// redrive acts on one locked row: it cancels or edits the callback. It refuses a row that left the filter's
+// states after it was gathered. It returns the audit entries, and adds to step what the caller must change in
+// the index: rows that ended (Canceled), rows that left their lane (Left), and rows to place at their due
+// time (Placed).
 func (t *tx) redrive(r *store.Redrive, m row, now int64,
 	step *store.RedriveStep) ([]store.AuditEntry, error) {
+	if !picks(&r.Filter, &m) {
+		return nil, store.ErrTerminal // it went on since it was gathered
+	}
 	by := store.Actor{Name: r.Actor, Address: r.Address, Reason: r.Reason}
 	before := m.openRow()
 	if r.Action == store.RedriveCancel {
@@ -413,13 +417,9 @@ func picks(f *store.Filter, m *row) bool {
 		m.State == store.Scheduled && slices.Contains(f.States, store.Attempting)
 }
 
-// redriveEdit is the edit of a redrive's action. It refuses a row that left the filter's states after it was
-// gathered.
+// redriveEdit is the edit of a redrive's action.
 func redriveEdit(r *store.Redrive, now int64) rowEdit {
 	return func(t *tx, m *row) (string, fields, error) {
-		if !picks(&r.Filter, m) {
-			return "", nil, store.ErrTerminal // it went on since it was gathered
-		}
 		m.Trigger = store.BySchedule // unlike a manual retry it keeps the lane's rate and breaker
 		var change rowEdit
 		switch r.Action {
