@@ -183,8 +183,8 @@ func (s *calledStore) EndpointsChanged(ctx context.Context, a1 int64, a2 int) ([
 func (s *calledStore) EventPlanned(ctx context.Context, a1 string, a2 string, a3 string) (bool, error) {
 	return call1(ctx, s, "EventPlanned", func(ctx context.Context) (bool, error) { return s.Store.EventPlanned(ctx, a1, a2, a3) }, a1, a2, a3)
 }
-func (s *calledStore) Expire(ctx context.Context, a1 int64, a2 int) ([]store.OpenRow, error) {
-	return call1(ctx, s, "Expire", func(ctx context.Context) ([]store.OpenRow, error) { return s.Store.Expire(ctx, a1, a2) }, a1, a2)
+func (s *calledStore) Expire(ctx context.Context, a1 int64, a2 int) ([]store.EndedRow, error) {
+	return call1(ctx, s, "Expire", func(ctx context.Context) ([]store.EndedRow, error) { return s.Store.Expire(ctx, a1, a2) }, a1, a2)
 }
 func (s *calledStore) ExpireRedrives(ctx context.Context, a1 int64, a2 int) (bool, error) {
 	return call1(ctx, s, "ExpireRedrives", func(ctx context.Context) (bool, error) { return s.Store.ExpireRedrives(ctx, a1, a2) }, a1, a2)

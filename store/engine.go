@@ -190,6 +190,14 @@ type OpenRow struct {
 	ExpiresAt     int64
 }
 
+// An EndedRow is a row that ended without a result, as it was before, and how it ended.
+type EndedRow struct {
+	OpenRow
+	Kind   Kind
+	State  State
+	Reason Reason
+}
+
 // A Cursor is a place in the order of (due_at, id). The zero value is the beginning.
 type Cursor struct {
 	DueAt int64

@@ -158,7 +158,7 @@ type Observer interface {
 	// Ended gets the number of callbacks that became terminal without a result.
 	Ended(n int, state store.State, reason store.Reason)
 	// Expired gets callbacks that expired without being claimed. now is by the index's clock.
-	Expired(rows []store.OpenRow, now int64)
+	Expired(rows []store.EndedRow, now int64)
 }
 
 // RunHints passes the index's hints to the listener until ctx ends. A hint only saves waiting: a claimer

@@ -30,9 +30,9 @@ type Store interface {
 	ByID(ctx context.Context, ids []string) ([]store.OpenRow, error)
 	// Known returns the ids that have a row, in any state.
 	Known(ctx context.Context, ids []string) ([]string, error)
-	// Expire ends up to limit open rows without a claim whose expiry has passed, as Dead, Expired, and
-	// returns them.
-	Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error)
+	// Expire ends up to limit open rows without a claim whose expiry has passed, and returns them. Most end
+	// as Dead, Expired.
+	Expire(ctx context.Context, now int64, limit int) ([]store.EndedRow, error)
 	// DropClaims ends every claim at once. Only the process with an embedded index may call it, at its start.
 	DropClaims(ctx context.Context, now int64) (int, error)
 	// IndexMeta returns the index's row. If it is missing, it is created with want's values.

@@ -130,7 +130,11 @@ func (ix *Index) expire(ctx context.Context) error {
 		}
 		if len(rows) > 0 {
 			ix.observer.Expired(rows, ix.clock.Now())
-			ix.Ended(ctx, rows)
+			open := make([]store.OpenRow, len(rows))
+			for i := range rows {
+				open[i] = rows[i].OpenRow
+			}
+			ix.Ended(ctx, open)
 		}
 		if len(rows) < batch {
 			return nil

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -131,5 +134,38 @@ func TestActivityOfWhatHadNoEffect(t *testing.T) {
 	}
 	if len(rows) != len(store.Spans)+1 {
 		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// A row that expired counts as what it ended: an expired poll has no final result, and a row that was
+// canceled or returned to its success is not dead.
+func TestExpiredRowsCountAsWhatTheyEnded(t *testing.T) {
+	t.Parallel()
+	c := NewCounts(process.Metrics{})
+	row := func(kind store.Kind, state store.State, reason store.Reason) store.EndedRow {
+		return store.EndedRow{OpenRow: store.OpenRow{Project: "default", LaneID: 7}, Kind: kind,
+			State: state, Reason: reason}
+	}
+	rows := []store.EndedRow{
+		row(store.Notify, store.Dead, store.Expired), row(store.Poll, store.Dead, store.Expired),
+		row(store.Poll, store.Dead, store.Unresolved), row(store.Poll, store.Canceled, store.Requested),
+		row(store.Notify, store.Succeeded, ""),
+	}
+	c.Expired(rows, 1)
+	counted, _ := c.activity.drain()
+	for i := range counted {
+		if r := &counted[i]; r.Dead != 3 || r.Unresolved != 2 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(counted) != len(store.Spans)+1 {
+		t.Errorf("%d rows", len(counted))
+	}
+	for series, want := range map[[2]string]float64{
+		{"dead", "expired"}: 2, {"dead", "unresolved"}: 1, {"canceled", "requested"}: 1, {"succeeded", ""}: 1,
+	} {
+		if n := testutil.ToFloat64(c.metrics.terminal.WithLabelValues(series[0], series[1])); n != want {
+			t.Errorf("%v: %v, want %v", series, n, want)
+		}
 	}
 }

@@ -77,14 +77,18 @@ func (c *Counts) Ended(n int, state store.State, reason store.Reason) {
 	c.metrics.terminal.WithLabelValues(string(state), string(reason)).Add(float64(n))
 }
 
-// Expired counts callbacks that expired before a claim.
-func (c *Counts) Expired(rows []store.OpenRow, now int64) {
+// Expired counts callbacks that expired before a claim, as what they ended.
+func (c *Counts) Expired(rows []store.EndedRow, now int64) {
 	c.activity.write(func(w *activityWriter) {
 		for i := range rows {
-			w.countDead(rows[i].Project, rows[i].LaneID, now, false)
+			if r := &rows[i]; r.State == store.Dead {
+				w.countDead(r.Project, r.LaneID, now, r.Kind == store.Poll)
+			}
 		}
 	})
-	c.Ended(len(rows), store.Dead, store.Expired)
+	for i := range rows {
+		c.Ended(1, rows[i].State, rows[i].Reason)
+	}
 }
 
 // Settled counts results; committed has the outcome of each, in their order.

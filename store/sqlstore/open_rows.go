@@ -122,15 +122,15 @@ func (db *DB) Known(ctx context.Context, ids []string) ([]string, error) {
 		`SELECT id FROM callbacks WHERE id IN (SELECT i.id FROM $i) ORDER BY id`, sqldb.Texts("id", ids))
 }
 
-// Expire ends up to limit open rows without a live claim whose expiry has passed, as Dead, Expired. It
-// returns them as they were before. A row whose cancel was requested ends Canceled. A row that was retried
-// once from a terminal state returns to that state.
-func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow, error) {
+// Expire ends up to limit open rows without a live claim whose expiry has passed, as Dead, Expired, and
+// returns them. A row whose cancel was requested ends Canceled. A row that was retried once from a terminal
+// state returns to that state.
+func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.EndedRow, error) {
 	low, err := db.lowWaterMark(ctx, expiryMark)
 	if err != nil {
 		return nil, err
 	}
-	var expired []store.OpenRow
+	var expired []store.EndedRow
 	_, err = db.inBatches(ctx, "expire", limit, func(t *tx, batch int) (int, error) {
 		part, err := t.expire(low, now, batch)
 		t.OnCommit(func() { expired = append(expired, part...) })
@@ -141,7 +141,7 @@ func (db *DB) Expire(ctx context.Context, now int64, limit int) ([]store.OpenRow
 
 // expire ends one batch of expired rows in one transaction, by the index callbacks_expiry from its low-water
 // mark on. Rows that another transaction has locked are skipped; the next call finds them.
-func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
+func (t *tx) expire(low, now int64, limit int) ([]store.EndedRow, error) {
 	due, err := t.callbacks(fromCallbacks+`
 		WHERE callbacks.state = 'scheduled'
 			AND callbacks.expires_at > 0
@@ -153,18 +153,19 @@ func (t *tx) expire(low, now int64, limit int) ([]store.OpenRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	expired := make([]store.OpenRow, len(due))
+	expired := make([]store.EndedRow, len(due))
 	endings := make([]ending, len(due))
 	for i := range due {
 		r := &due[i]
-		expired[i] = r.openRow()
-		endings[i] = ending{r, store.Dead, store.Expired, now}
-		switch e := &endings[i]; {
+		e := ending{r, store.Dead, store.Expired, now}
+		switch {
 		case r.CancelRequested:
 			e.state, e.reason = store.Canceled, r.cancelReason()
 		case r.ResumeState != "":
 			e.state, e.reason = r.ResumeState, r.ResumeReason
 		}
+		expired[i], endings[i] = store.EndedRow{OpenRow: r.openRow(), Kind: r.Kind, State: e.state,
+			Reason: e.reason}, e
 	}
 	return expired, t.end(endings...)
 }
