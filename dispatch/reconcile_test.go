@@ -118,6 +118,44 @@ func TestMissedReconciliationsAreMadeUp(t *testing.T) {
 	})
 }
 
+// Settings that are saved while a run is late or waits do not skip its day, and keep its failure until it is
+// made.
+func TestSavedSettingsKeepTheDayOfTheNextRun(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		daily := store.Reconciling{At: "00:30", Timezone: "UTC"}
+		b.reconcileDaily(daily)
+		b.stopRun()
+		due := must(b.db.Project(b.Context(), project)).ReconcileNext
+		b.ok(b.db.FailReconcile(b.Context(), project, due, store.ReconcileTooLong))
+		time.Sleep(8 * time.Hour)
+		b.reconcileDaily(daily)
+		p := must(b.db.Project(b.Context(), project))
+		if p.ReconcileNext != due || p.ReconcileError != store.ReconcileTooLong {
+			t.Errorf("saved without a change: %+v", p)
+		}
+		b = b.restart(always(200, ""))
+		time.Sleep(time.Minute)
+		if days := b.reports(); !slices.Equal(days, []string{"1999-12-31 "}) {
+			t.Fatalf("reports: %q", days)
+		}
+		b.stopRun()
+		time.Sleep(16*time.Hour + 10*time.Minute)
+		b = b.restart(always(200, ""))
+		b.reconcileDaily(store.Reconciling{At: "00:05", Timezone: "UTC"})
+		if p := must(b.db.Project(b.Context(), project)); p.LateReconcile(b.engine.Now()) != "" {
+			t.Errorf("late by the change: %+v", p)
+		}
+		time.Sleep(time.Minute)
+		if days := b.reports(); !slices.Equal(days, []string{"2000-01-01 ", "1999-12-31 "}) {
+			t.Errorf("reports: %q", days)
+		}
+		p = must(b.db.Project(b.Context(), project))
+		if p.NextReconciled() != "2000-01-02" || p.ReconcileError != "" {
+			t.Errorf("afterwards: %+v", p)
+		}
+	})
+}
+
 // Lists are refused for days far away and for items that no callback can have.
 func TestExpectedItemsAreChecked(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {

@@ -114,8 +114,7 @@ func (ct *Controller) applyProject(v *accept.ProjectView, ch *ProjectChange, p *
 		if ch.Reconcile.At != "" {
 			checkReconciling(ch.Reconcile, &f)
 		}
-		p.Reconcile = *ch.Reconcile
-		p.ReconcileNext, p.ReconcileError = nextReconcile(ch.Reconcile, ct.clock.Now()), ""
+		setReconciling(p, *ch.Reconcile, ct.clock.Now())
 	}
 	checkQuota("quotas.open_callbacks", ch.Quotas.OpenCallbacks, &f)
 	checkQuota("quotas.lanes", ch.Quotas.Lanes, &f)

@@ -59,6 +59,24 @@ func nextReconcile(r *store.Reconciling, after int64) int64 {
 	return 0
 }
 
+// setReconciling changes the settings of the daily run. While it stays on, no day is left out: the next run
+// remains that of the same day, and the error of its last try remains. If the run's new time has passed and
+// its old one has not, it is due now.
+func setReconciling(p *store.Project, to store.Reconciling, now int64) {
+	due, stays := p.ReconcileNext, p.ReconcileNext != 0 && to.At != ""
+	day := clock.TimeOf(due).In(zoneOf(p))
+	p.Reconcile = to
+	if !stays {
+		p.ReconcileNext, p.ReconcileError = nextReconcile(&to, now), ""
+		return
+	}
+	midnight := func(days int) int64 {
+		return store.LocalTime(day.Year(), day.Month(), day.Day()+days, 0, 0, zoneOf(p)).UnixMilli()
+	}
+	at := nextReconcile(&to, midnight(0)-1)
+	p.ReconcileNext = min(max(at, min(due, now)), midnight(1)-1)
+}
+
 // checkReconciling validates the settings of a daily reconciliation.
 func checkReconciling(r *store.Reconciling, f *accept.Findings) {
 	if _, err := time.Parse("15:04", r.At); err != nil || len(r.At) != len("15:04") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,65 @@ func TestDailyRunsOfAYear(t *testing.T) {
 				}
 				want, end = want.AddDate(0, 0, 1), to
 			}
+		}
+	}
+}
+
+// settingsOf parses settings such as "02:00 Asia/Shanghai"; empty: no daily run. A third word expects lists.
+func settingsOf(text string) (r store.Reconciling) {
+	if words := strings.Fields(text); len(words) > 1 {
+		r = store.Reconciling{At: words[0], Timezone: words[1], ExpectList: len(words) > 2}
+	}
+	return r
+}
+
+// A change of the settings leaves out no day: the next run remains that of the same day.
+func TestChangedSettingsLeaveOutNoDay(t *testing.T) {
+	const two, nine, one = "02:00 Asia/Shanghai", "09:00 Asia/Shanghai", "01:00 Asia/Shanghai"
+	for _, c := range []struct{ why, now, next, was, to, want, day string }{
+		{"it failed, and stays", "21 08:00:00", "21 02:00:00", two, two, "21 02:00:00", "20"},
+		{"it failed, and gets a list", "21 08:00:00", "21 02:00:00", two, two + " list", "21 02:00:00", "20"},
+		{"it failed for days, and stays", "21 08:00:00", "18 02:00:00", two, two, "18 02:00:00", "17"},
+		{"it failed, and moves ahead", "21 08:00:00", "21 02:00:00", two, nine, "21 09:00:00", "20"},
+		{"it failed, and moves back", "21 08:00:00", "21 02:00:00", two, one, "21 02:00:00", "20"},
+		{"it waits, and moves to a time that has passed", "21 01:30:00", "21 02:00:00", two, one,
+			"21 01:30:00", "20"},
+		{"it was made today, and moves ahead", "21 08:00:00", "22 02:00:00", two, nine, "22 09:00:00", "21"},
+		{"it moves to a zone in the west", "21 01:30:00", "21 02:00:00", two, "02:00 Europe/Berlin",
+			"21 02:00:00", "20"},
+		{"it moves to a zone in the east, where its day has passed", "21 22:00:00", "21 23:00:00",
+			"23:00 Europe/Berlin", two, "21 23:59:59.999", "20"},
+		{"it is switched off", "21 08:00:00", "21 02:00:00", two, "", "", ""},
+		{"it is switched on", "21 08:00:00", "", "", two, "22 02:00:00", "21"},
+	} {
+		// Texts are times of clocks in the zone of the settings.
+		at := func(text string, r store.Reconciling) int64 {
+			if text == "" {
+				return 0
+			}
+			zone := zoneOf(&store.Project{Reconcile: r})
+			d, err := time.ParseInLocation(time.DateTime, "2026-11-"+text, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.UnixMilli()
+		}
+		was, to := settingsOf(c.was), settingsOf(c.to)
+		p := store.Project{Reconcile: was, ReconcileNext: at(c.next, was),
+			ReconcileError: store.ReconcileFailed}
+		clocks := was
+		if c.was == "" {
+			clocks = to
+		}
+		setReconciling(&p, to, at(c.now, clocks))
+		if p.ReconcileNext != at(c.want, to) || p.Reconcile != to {
+			t.Errorf("%s: next %s, want %s", c.why, time.UnixMilli(p.ReconcileNext).UTC(), c.want)
+		}
+		if kept := p.ReconcileError != ""; kept != (c.was != "" && c.to != "") {
+			t.Errorf("%s: the error is kept: %t", c.why, kept)
+		}
+		if c.day != "" && p.NextReconciled() != "2026-11-"+c.day {
+			t.Errorf("%s: the next run is of %s, want %s", c.why, p.NextReconciled(), c.day)
 		}
 	}
 }
