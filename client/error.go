@@ -48,6 +48,7 @@ const (
 	CodeAttempting            Code = "attempting"
 	CodePayloadPurged         Code = "payload_purged"
 	CodeTerminal              Code = "terminal"
+	CodeNewerVersion          Code = "newer_version"
 	CodeExists                Code = "exists"
 	CodePollLive              Code = "poll_live"
 	CodeEndpointDeleted       Code = "endpoint_deleted"

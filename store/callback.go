@@ -321,5 +321,7 @@ type Retry struct {
 	Ladder Ladder
 	// URL, if not empty, replaces the callback's URL (see Callback.MoveTo).
 	URL string
-	Now int64
+	// Newest refuses a terminal callback that a newer version supersedes, with ErrNewerVersion.
+	Newest bool
+	Now    int64
 }

@@ -21,6 +21,8 @@ var (
 	ErrPayloadPurged = errors.New("payload was purged")
 	// ErrTerminal: the change needs an open callback, and the callback is terminal.
 	ErrTerminal = errors.New("callback is terminal")
+	// ErrNewerVersion: a newer version of the callback was accepted, so this one is not sent again.
+	ErrNewerVersion = errors.New("a newer version of this callback exists")
 	// ErrExists: the name or external id is in use.
 	ErrExists = errors.New("already exists")
 	// ErrEndpointDeleted: the callback's endpoint was deleted, so the callback has no receiver.

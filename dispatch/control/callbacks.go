@@ -123,7 +123,7 @@ func (ct *Controller) removeCanceled(ctx context.Context, list ...store.Canceled
 
 // Retry makes a callback due now, in any state but attempting. The attempt ignores the breaker, the rate and
 // the Retry-After of its lane. Its errors include store.ErrNotFound, store.ErrAttempting,
-// store.ErrPayloadPurged and store.ErrEndpointDeleted.
+// store.ErrPayloadPurged, store.ErrEndpointDeleted and store.ErrNewerVersion.
 func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequest,
 	by store.Actor) (store.Callback, error) {
 	ladder := cmp.Or(r.Ladder, store.Once)
@@ -141,7 +141,7 @@ func (ct *Controller) Retry(ctx context.Context, project, id string, r RetryRequ
 			return store.Callback{}, fmt.Errorf("retry %s: %w", id, err)
 		}
 	}
-	change := store.Retry{Ladder: ladder, URL: r.URL, Now: ct.clock.Now()}
+	change := store.Retry{Ladder: ladder, URL: r.URL, Newest: r.Newest, Now: ct.clock.Now()}
 	c, err := ct.o.Store.Retry(ctx, project, id, change, by)
 	if err != nil {
 		return c, err
@@ -314,4 +314,6 @@ type RetryRequest struct {
 	Ladder store.Ladder
 	// URL replaces the callback's URL if it is not empty.
 	URL string
+	// Newest refuses to send an ended callback again after a newer version was accepted.
+	Newest bool
 }

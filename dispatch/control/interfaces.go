@@ -62,7 +62,7 @@ type Store interface {
 	CancelRef(ctx context.Context, project, ref, topic string, limit int, now int64,
 		by store.Actor) ([]store.CanceledCallback, error)
 	// Retry makes a callback due now. Errors: ErrNotFound, ErrAttempting, ErrPayloadPurged,
-	// ErrEndpointDeleted.
+	// ErrEndpointDeleted, ErrNewerVersion.
 	Retry(ctx context.Context, project, id string, r store.Retry, by store.Actor) (store.Callback, error)
 	// Reschedule moves a scheduled callback to due, or revives a dead one with one more attempt at due (as
 	// Retry with Once). Errors: ErrNotFound, ErrAttempting, ErrTerminal (succeeded or canceled),

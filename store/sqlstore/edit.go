@@ -23,11 +23,20 @@ type rowEdit func(*tx, *row) (action string, detail fields, err error)
 
 // Retry makes a callback due at r.Now, with the trigger manual. A scheduled callback makes its next attempt
 // now. A terminal one makes a single attempt and returns to its state if that fails (store.Once), or begins a
-// new ladder (store.Restart). It returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged or
-// store.ErrEndpointDeleted.
+// new ladder (store.Restart). It returns store.ErrNotFound, store.ErrAttempting, store.ErrPayloadPurged,
+// store.ErrEndpointDeleted or, if r.Newest, store.ErrNewerVersion.
 func (db *DB) Retry(ctx context.Context, project, id string, r store.Retry,
 	by store.Actor) (store.Callback, error) {
 	return db.edit(ctx, "retry", project, id, r.Now, by, func(t *tx, c *row) (string, fields, error) {
+		if r.Newest {
+			late, err := t.superseded([]string{id}, map[string]row{id: *c})
+			if err == nil && late[id] {
+				err = store.ErrNewerVersion
+			}
+			if err != nil {
+				return "", nil, err
+			}
+		}
 		action, detail, err := retryEdit(r.Now, r.Ladder, r.Ladder == store.Restart)(t, c)
 		c.Trigger = store.Manual
 		if r.URL != "" {

@@ -136,8 +136,8 @@ func (t *tx) cancelOlder(given []refVersion, highest map[refKey]*acceptEntry) er
 }
 
 // superseded reports which of the locked rows are terminal and have a version below the highest of their
-// reference. A redrive does not revive those. The rows in refs_latest stay locked, so an accept of a higher
-// version waits for this transaction, and then cancels what it revived.
+// reference. A redrive does not revive those, and neither does a Retry with Newest. The rows in refs_latest
+// stay locked, so an accept of a higher version waits for this transaction, and then cancels what it revived.
 func (t *tx) superseded(ids []string, rows map[string]row) (map[string]bool, error) {
 	ended := make(map[string]refVersion)
 	keys := make(map[refKey]bool)

@@ -312,6 +312,21 @@ func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
 	canceled := accept()
 	f.call(t, 200, "POST", "/v1/callbacks/"+canceled+"/cancel", "{}")
 	wantProblem(t, retry(canceled, "{}"), 409, "terminal")
+	f.call(t, 200, "POST", "/v1/endpoints/"+endpoint+"/resume", "{}")
+	// The operator may send an older version again, the merchant may not.
+	version := func(n string) string {
+		id := f.call(t, 202, "POST", "/v1/callbacks", `{"endpoint":"mine","payload":1,"ref":"order",
+			"topic":"paid","supersede":true,"version":`+n+`}`)["id"].(string)
+		succeeded(id)
+		return id
+	}
+	pending, paid := version("1"), version("2")
+	wantProblem(t, retry(pending, "{}"), 409, "newer_version")
+	for id, key := range map[string][]string{pending: nil, paid: key} {
+		if rec := f.do("POST", "/v1/callbacks/"+id+"/retry", "{}", key...); rec.Code != 200 {
+			t.Errorf("%d %s", rec.Code, rec.Body)
+		}
+	}
 	entries := f.do("GET", "/v1/audit", "").Body.String()
 	for _, want := range []string{`"actor":"merchant (key_`, `"reason":"lost"`} {
 		if !strings.Contains(entries, want) {

@@ -111,6 +111,10 @@ func rows() []row {
 			store.ErrPayloadPurged, conflict, "payload_purged", 0,
 			"retention has deleted the payload of the callback; create a new callback",
 		},
+		{
+			store.ErrNewerVersion, conflict, "newer_version", 0,
+			"a newer version of this callback exists; retry that one",
+		},
 		// A redrive can be terminal too, so the sentence does not name the callback.
 		{
 			store.ErrTerminal, conflict, "terminal", 0,

@@ -200,7 +200,7 @@ func (m *Merchant) Resend(
 	if wait := m.Limits.takeResend(m.Endpoint.ID, id); wait > 0 {
 		return store.Callback{}, wait, nil
 	}
-	c, err = m.Engine.Retry(ctx, m.Project, id, control.RetryRequest{Ladder: store.Once}, by)
+	c, err = m.Engine.Retry(ctx, m.Project, id, control.RetryRequest{Ladder: store.Once, Newest: true}, by)
 	if err != nil {
 		return store.Callback{}, 0, err
 	}
