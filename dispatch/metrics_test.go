@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -45,7 +46,10 @@ func (b *fixture) measures(name string, want map[string]float64) {
 func TestMissingMasterKeysAreMeasured(t *testing.T) {
 	type values = map[string]float64
 	with(nil, withKeys("a")).run(t, func(b *fixture) {
-		b.sealEverything()
+		ep := b.endpoint(control.EndpointChange{Headers: new(credential("endpoint"))})
+		later := in(time.Hour)
+		later.Endpoint = store.EndpointPrefix + ep.ID
+		b.accept(later)
 		b = b.restart(nil, withKeys("b"))
 		time.Sleep(time.Minute + time.Second)
 		b.measures("degraded", values{})
