@@ -285,7 +285,7 @@ func TestProcessesShareTheRate(t *testing.T) {
 		for i := range processes {
 			w, err := New(Options{
 				Sender: f, Metrics: process.Metrics{Registerer: prometheus.NewRegistry()},
-				Sinks:  []sink.Config{{Type: sink.WeCom, URL: "https://robot.example/send?key=x"}},
+				Sinks: []sink.Config{{Type: sink.WeCom, URL: "https://robot.example/send?key=x"}},
 				Checks: []Check{{SQL, func(context.Context) (fail, known bool) {
 					return fails.Load(), true
 				}}},
