@@ -49,6 +49,7 @@ const (
 	CodePayloadPurged         Code = "payload_purged"
 	CodeTerminal              Code = "terminal"
 	CodeNewerVersion          Code = "newer_version"
+	CodeOtherHost             Code = "other_host"
 	CodeExists                Code = "exists"
 	CodePollLive              Code = "poll_live"
 	CodeEndpointDeleted       Code = "endpoint_deleted"

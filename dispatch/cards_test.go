@@ -19,7 +19,7 @@ func TestEvidenceShowsNoCardNumber(t *testing.T) {
 	with(nil, guarded(store.PanMask)).run(t, func(b *fixture) {
 		id := b.accept(accept.Submission{Ref: "4111111111111111"}).ID
 		b.ends("succeeded", time.Minute, id)
-		report := must(b.engine.Report(b.Context(), project, id))
+		report := must(b.engine.Report(b.Context(), project, id, control.MaxReport))
 		text := report.Mask(report.Callback.Ref + " " + report.Attempts[0].ResponseBody)
 		b.check(strings.Contains(text, "411111******1111") && !store.HasPAN([]byte(text)), "evidence: %s",
 			text)

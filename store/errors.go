@@ -27,6 +27,9 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrEndpointDeleted: the callback's endpoint was deleted, so the callback has no receiver.
 	ErrEndpointDeleted = errors.New("the callback's endpoint was deleted")
+	// ErrOtherHost: the callback goes to another host than its endpoint's present one, so the endpoint's
+	// merchant can neither send it nor read its payload.
+	ErrOtherHost = errors.New("the callback goes to another host than its endpoint's present one")
 	// ErrPollLive: another poll of the same ref and URL is open.
 	ErrPollLive = errors.New("another poll of the same reference and URL is open")
 	// ErrNeedsAdmin: the change would send an endpoint's credentials to another host, or let another signer

@@ -11,11 +11,11 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// evidenceAttempts is the most attempts in the evidence, the latest ones: a poll may have tens of thousands.
-// evidencePage is how many one query reads.
+// MaxReport is the most attempts in a report, the latest ones: a poll may have tens of thousands. reportPage
+// is how many one query reads.
 const (
-	evidenceAttempts = 1000
-	evidencePage     = 250
+	MaxReport  = 1000
+	reportPage = 250
 )
 
 // A Report is what the records say of a callback, for a receiver that claims it was never notified. It has no
@@ -25,13 +25,15 @@ type Report struct {
 	Callback store.Callback
 	// FirstDue is when the callback, or the first attempt of one that was retried, was first due.
 	FirstDue int64
-	// Attempts are the latest evidenceAttempts attempts, oldest first. Total counts all.
+	// Attempts are the latest attempts, oldest first. Total counts all.
 	Attempts []store.Attempt
 	Total    int
 	// PayloadSize and PayloadSum are the bytes and the SHA-256 of the payload. PayloadSum is empty if the
 	// callback has none, or if it is no longer kept.
 	PayloadSize int
 	PayloadSum  string
+	// PayloadHidden: the payload is not the reader's. PayloadSize and PayloadSum are empty.
+	PayloadHidden bool
 
 	masks bool
 }
@@ -44,7 +46,7 @@ func (r *Report) Mask(text string) string {
 	return text
 }
 
-// Older counts the attempts that are too old for the report.
+// Older counts the attempts that are left out.
 func (r *Report) Older() int {
 	if len(r.Attempts) == 0 {
 		return 0
@@ -52,15 +54,16 @@ func (r *Report) Older() int {
 	return r.Attempts[0].Number - 1
 }
 
-// Report returns the report about a callback. Its error is store.ErrNotFound for an unknown callback.
-func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, error) {
+// Report returns the report about a callback with its latest most attempts, at most MaxReport. Its error is
+// store.ErrNotFound for an unknown callback.
+func (ct *Controller) Report(ctx context.Context, project, id string, most int) (*Report, error) {
 	fail := func(err error) (*Report, error) { return nil, fmt.Errorf("report about %s: %w", id, err) }
 	c, err := ct.o.Store.Get(ctx, project, id)
 	if err != nil {
 		return fail(err)
 	}
 	r := &Report{At: ct.clock.Now(), Callback: c, masks: ct.o.PanGuard.Masks()}
-	r.Attempts, err = ct.lastAttempts(ctx, project, id)
+	r.Attempts, err = ct.lastAttempts(ctx, project, id, min(most, MaxReport))
 	if err != nil {
 		return fail(err)
 	}
@@ -80,16 +83,18 @@ func (ct *Controller) Report(ctx context.Context, project, id string) (*Report, 
 	return r, nil
 }
 
-// lastAttempts returns the latest evidenceAttempts attempts, oldest first.
-func (ct *Controller) lastAttempts(ctx context.Context, project, id string) ([]store.Attempt, error) {
-	var all []store.Attempt
-	for before := 0; len(all) < evidenceAttempts; before = all[len(all)-1].Number {
-		page, err := ct.o.Store.Attempts(ctx, project, id, before, evidencePage)
+// lastAttempts returns the latest attempts, at most most, oldest first.
+func (ct *Controller) lastAttempts(
+	ctx context.Context, project, id string, most int,
+) (all []store.Attempt, err error) {
+	for before := 0; len(all) < most; before = all[len(all)-1].Number {
+		size := min(reportPage, most-len(all))
+		page, err := ct.o.Store.Attempts(ctx, project, id, before, size)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
-		if len(page) < evidencePage {
+		if len(page) < size {
 			break
 		}
 	}

@@ -39,9 +39,9 @@ func (s *manyAttempts) Payload(context.Context, string, string) (store.Payload, 
 }
 
 // evidence returns the report about the callback.
-func (s *manyAttempts) evidence(t *testing.T) *Report {
+func (s *manyAttempts) evidence(t *testing.T, most int) *Report {
 	t.Helper()
-	r, err := New(Options{Store: s, Clock: new(clock.Clock)}).Report(t.Context(), "p", "x")
+	r, err := New(Options{Store: s, Clock: new(clock.Clock)}).Report(t.Context(), "p", "x", most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,28 +64,29 @@ func TestEvidenceHasTheFirstDueTime(t *testing.T) {
 		"no attempt yet":           {firstDue: due},
 		"the first attempt waited": {firstDue: due, list: attempts(1, due+5000)},
 		"retried":                  {firstDue: retry, list: attempts(2, due)},
-		"retried, many attempts":   {firstDue: retry, list: attempts(evidenceAttempts+1, due)},
+		"retried, many attempts":   {firstDue: retry, list: attempts(MaxReport+1, due)},
 	} {
-		if r := s.evidence(t); r.FirstDue != due {
+		if r := s.evidence(t, MaxReport); r.FirstDue != due {
 			t.Errorf("%s: first due at %d, want %d", name, r.FirstDue, int64(due))
 		}
 	}
 }
 
-// The evidence is limited to evidenceAttempts, and counts the attempts that it leaves out.
+// A report has as many attempts as its reader may have, and counts those that it leaves out.
 func TestEvidenceOfVeryManyAttempts(t *testing.T) {
 	t.Parallel()
-	for attempts, older := range map[int]int{
-		0: 0, 1: 0, evidencePage: 0, evidenceAttempts: 0, evidenceAttempts + 203: 203,
+	for _, c := range []struct{ attempts, most, older int }{
+		{0, MaxReport, 0}, {1, MaxReport, 0}, {reportPage, MaxReport, 0}, {MaxReport, MaxReport, 0},
+		{MaxReport + 203, MaxReport, 203}, {MaxReport + 203, MaxReport + 1, 203}, {50, 50, 0}, {51, 50, 1},
+		{reportPage + 9, reportPage + 1, 8},
 	} {
-		r := (&manyAttempts{list: make([]store.Attempt, attempts)}).evidence(t)
-		if len(r.Attempts) != attempts-older || r.Older() != older || r.Total != attempts {
-			t.Errorf("%d attempts: %d are listed, %d are older, %d in total", attempts, len(r.Attempts),
-				r.Older(), r.Total)
+		r := (&manyAttempts{list: make([]store.Attempt, c.attempts)}).evidence(t, c.most)
+		if len(r.Attempts) != c.attempts-c.older || r.Older() != c.older || r.Total != c.attempts {
+			t.Errorf("%+v: %d are listed, %d are older, %d in total", c, len(r.Attempts), r.Older(), r.Total)
 		}
 		for i := range r.Attempts {
-			if r.Attempts[i].Number != older+i+1 {
-				t.Errorf("%d attempts: place %d has attempt %d", attempts, i, r.Attempts[i].Number)
+			if r.Attempts[i].Number != c.older+i+1 {
+				t.Errorf("%+v: place %d has attempt %d", c, i, r.Attempts[i].Number)
 			}
 		}
 	}

@@ -196,7 +196,9 @@ func blockOf(b *control.Block) client.Block {
 // evidence handles GET /v1/callbacks/{id}/evidence: the delivery report as text. It quotes responses of
 // receivers, so a browser must not treat it as HTML.
 func (a *API) evidence(ctx context.Context, c *gin.Context, who caller, id string) error {
-	return a.writeReport(c, func() (*control.Report, error) { return a.Engine.Report(ctx, who.Project, id) })
+	return a.writeReport(c, func() (*control.Report, error) {
+		return a.Engine.Report(ctx, who.Project, id, control.MaxReport)
+	})
 }
 
 // writeReport writes a delivery report in the language of the parameter lang. The default is English.

@@ -280,7 +280,7 @@ func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
 	t.Parallel()
 	f := newEngineAPI(t, new(receiver))
 	endpoint := f.call(t, 201, "POST", "/v1/endpoints",
-		`{"external_id":"mine","url":"https://own.example/"}`)["id"].(string)
+		`{"external_id":"mine","url":"https://own.example/","url_override":"any"}`)["id"].(string)
 	key := f.ownKey(t, "mine", "resend")
 	accept := func() string {
 		return f.call(t, 202, "POST", "/v1/callbacks", `{"endpoint":"mine","payload":1}`)["id"].(string)
@@ -307,6 +307,17 @@ func TestAKeyOfOneEndpointSendsAgain(t *testing.T) {
 	wantProblem(t, rec, 429, "resend_limited")
 	if rec.Header().Get("Retry-After") != "60" {
 		t.Errorf("Retry-After: %q", rec.Header().Get("Retry-After"))
+	}
+	moved := accept()
+	succeeded(moved)
+	f.call(t, 200, "POST", "/v1/callbacks/"+moved+"/retry", `{"url":"https://debug.example/"}`)
+	succeeded(moved)
+	wantProblem(t, retry(moved, "{}"), 409, "other_host")
+	inner := f.call(t, 202, "POST", "/v1/callbacks",
+		`{"endpoint":"mine","url":"https://debug.example/","payload":1}`)["id"].(string)
+	wantProblem(t, f.do("GET", "/v1/callbacks/"+inner+"/payload", "", key...), 409, "other_host")
+	if rec := f.do("GET", "/v1/callbacks/"+moved+"/payload", "", key...); rec.Code != 200 {
+		t.Errorf("the payload of a callback that was here first: %d %s", rec.Code, rec.Body)
 	}
 	f.call(t, 200, "POST", "/v1/endpoints/"+endpoint+"/pause", "{}")
 	canceled := accept()

@@ -190,8 +190,8 @@ func (s calledEngine) RemoveExpected(ctx context.Context, a1 string, a2 string, 
 	return ask1[store.ExpectedDay](ctx, s.recorder, "RemoveExpected", a1, a2, a3, a4)
 }
 
-func (s calledEngine) Report(ctx context.Context, a1 string, a2 string) (*control.Report, error) {
-	return ask1[*control.Report](ctx, s.recorder, "Report", a1, a2)
+func (s calledEngine) Report(ctx context.Context, a1 string, a2 string, a3 int) (*control.Report, error) {
+	return ask1[*control.Report](ctx, s.recorder, "Report", a1, a2, a3)
 }
 
 func (s calledEngine) Reschedule(ctx context.Context, a1 string, a2 string, a3 *int64, a4 *time.Duration, a5 store.Actor) (store.Callback, error) {

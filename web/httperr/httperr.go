@@ -142,6 +142,11 @@ func rows() []row {
 			"the endpoint of the callback was deleted; create a new callback",
 		},
 		{
+			store.ErrOtherHost, conflict, "other_host", 0,
+			"the callback goes to another host than the endpoint's present one, so a key of the endpoint " +
+				"can neither send it nor read its payload",
+		},
+		{
 			store.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, "idempotency_mismatch", 0,
 			"the idempotency key was used with a different request; use another key",
 		},

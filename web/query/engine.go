@@ -29,9 +29,10 @@ type Engine interface {
 	Edit(
 		ctx context.Context, project, id string, r control.EditRequest, by store.Actor,
 	) (store.Callback, error)
-	// Explain says why a callback is not sent yet. Report returns its delivery report.
+	// Explain says why a callback is not sent yet. Report returns its delivery report, with the latest most
+	// attempts; at most control.MaxReport.
 	Explain(ctx context.Context, project, id string) (control.Explanation, error)
-	Report(ctx context.Context, project, id string) (*control.Report, error)
+	Report(ctx context.Context, project, id string, most int) (*control.Report, error)
 
 	// Poll and ResolvePoll return store.ErrNotFound for a callback that is not a poll.
 	Poll(ctx context.Context, project, id string) (control.PollView, error)

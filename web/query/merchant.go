@@ -28,6 +28,7 @@ func ViewURL(publicURL, token string) string {
 // Its callbacks lack what is internal to the sender: project, lane, lock key, labels, headers, signer,
 // success rule, and of the policy all but the tiers. Values of the URL's query are masked. A URL of another
 // host than the endpoint's present one is masked whole, and an attempt there has no request and no response.
+// A callback that goes to another host cannot be sent again, and has no payload if it never went to that one.
 type Merchant struct {
 	Engine   Engine
 	Store    Store
@@ -141,32 +142,67 @@ func (m *Merchant) redactedAttempts(attempts []store.Attempt, c *store.Callback)
 	return attempts
 }
 
-// Payload returns the payload of a callback.
+// goesHome reports whether the next attempt of a callback, or of a redacted one, goes to the endpoint's
+// present host. The sender may have set another one, such as a host of its own.
+func (m *Merchant) goesHome(c *store.Callback) bool {
+	return c.Follows || store.SameHost(c.URL, m.Endpoint.URL)
+}
+
+// wentHome reports whether one of the attempts went to the endpoint's present host.
+func (m *Merchant) wentHome(c *store.Callback, attempts []store.Attempt) bool {
+	return slices.ContainsFunc(attempts, func(a store.Attempt) bool {
+		return store.SameHost(cmp.Or(a.URL, c.URL), m.Endpoint.URL)
+	})
+}
+
+// Payload returns the payload of a callback, or store.ErrOtherHost if the callback goes to another host and
+// none of its latest merchantAttempts attempts went to the endpoint's present one.
 func (m *Merchant) Payload(ctx context.Context, id string) (store.Payload, error) {
-	if _, err := m.own(ctx, id); err != nil {
+	c, err := m.own(ctx, id)
+	if err != nil {
 		return store.Payload{}, err
+	}
+	if !m.goesHome(&c) {
+		attempts, err := m.Store.Attempts(ctx, m.Project, id, 0, merchantAttempts)
+		if err != nil {
+			return store.Payload{}, err
+		}
+		if !m.wentHome(&c, attempts) {
+			return store.Payload{}, store.ErrOtherHost
+		}
 	}
 	return m.Store.Payload(ctx, m.Project, id)
 }
 
-// Report returns the delivery report of a callback.
+// merchantAttempts is the most attempts that are read for a merchant, the latest ones. The merchant chooses
+// the size of each response.
+const merchantAttempts = 50
+
+// Report returns the delivery report of a callback, with its latest merchantAttempts attempts.
 func (m *Merchant) Report(ctx context.Context, id string) (*control.Report, error) {
 	if _, err := m.own(ctx, id); err != nil {
 		return nil, err
 	}
-	whole, err := m.Engine.Report(ctx, m.Project, id)
+	whole, err := m.Engine.Report(ctx, m.Project, id, merchantAttempts)
 	if err != nil {
 		return nil, err
 	}
 	r := *whole
+	if !m.goesHome(&r.Callback) && !m.wentHome(&r.Callback, r.Attempts) {
+		r.PayloadSize, r.PayloadSum, r.PayloadHidden = 0, "", true
+	}
 	r.Attempts = m.redactedAttempts(r.Attempts, &r.Callback)
 	r.Callback = m.redacted(r.Callback)
 	return &r, nil
 }
 
-// MayResend reports whether Resend may send the callback again in its state at now. The sender has withdrawn
-// a canceled one, and one that has stopped processes must be looked at first.
-func MayResend(c *store.Callback, now int64) bool {
+// MayResend reports whether Resend may send the callback again in its state at now. It may be redacted. The
+// sender has withdrawn a canceled one, and one that has stopped processes must be looked at first.
+func (m *Merchant) MayResend(c *store.Callback, now int64) bool {
+	return m.goesHome(c) && stateAllows(c, now)
+}
+
+func stateAllows(c *store.Callback, now int64) bool {
 	switch c.StateAt(now) {
 	case store.Scheduled, store.Succeeded:
 		return !c.PayloadPurged
@@ -178,8 +214,8 @@ func MayResend(c *store.Callback, now int64) bool {
 }
 
 // Resend sends a callback once more, or sends a scheduled one now. A wait that is not zero means that nothing
-// was sent, because a limit was reached. Its errors include store.ErrAttempting, store.ErrPayloadPurged, and
-// store.ErrTerminal for a callback that may not be sent again.
+// was sent, because a limit was reached. Its errors include store.ErrAttempting, store.ErrPayloadPurged,
+// store.ErrOtherHost, and store.ErrTerminal for a callback that may not be sent again.
 func (m *Merchant) Resend(
 	ctx context.Context, id string, by store.Actor,
 ) (c store.Callback, wait time.Duration, err error) {
@@ -189,7 +225,9 @@ func (m *Merchant) Resend(
 	}
 	now := m.Engine.Now()
 	switch {
-	case MayResend(&c, now):
+	case !m.goesHome(&c):
+		return store.Callback{}, 0, store.ErrOtherHost
+	case stateAllows(&c, now):
 	case c.StateAt(now) == store.Attempting:
 		return store.Callback{}, 0, store.ErrAttempting
 	case c.PayloadPurged:

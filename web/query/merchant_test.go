@@ -2,12 +2,14 @@ package query
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/control"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -72,6 +74,87 @@ func TestMerchantsSeeTheirOwnHost(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got[0]); diff != "" {
 			t.Errorf("%+v:\n%s", c, diff)
+		}
+	}
+}
+
+func (o *oneCallback) Payload(context.Context, string, string) (store.Payload, error) {
+	return store.Payload{Body: []byte("paid")}, nil
+}
+
+// reporting is an engine that reports on the callback and counts the retries.
+type reporting struct {
+	atOneSecond
+	o       *oneCallback
+	most    int
+	retries int
+}
+
+func (e *reporting) Report(_ context.Context, _, _ string, most int) (*control.Report, error) {
+	e.most = most
+	return &control.Report{Callback: e.o.c, Attempts: e.o.attempts, PayloadSize: 4, PayloadSum: "sum"}, nil
+}
+
+func (e *reporting) Retry(
+	context.Context, string, string, control.RetryRequest, store.Actor,
+) (store.Callback, error) {
+	e.retries++
+	return e.o.c, nil
+}
+
+// TestCallbacksOfOtherHosts checks by the hosts of a callback and of its attempts whether the merchant may
+// send it and read its payload. Its endpoint is at shop.example now.
+func TestCallbacksOfOtherHosts(t *testing.T) {
+	t.Parallel()
+	const own, other = "https://shop.example/x", "https://debug.internal/"
+	for name, c := range map[string]struct {
+		url         string
+		follows     bool
+		attempts    []string
+		send, reads bool
+	}{
+		"its own":                       {own, false, []string{own}, true, true},
+		"its own, not attempted":        {own, false, nil, true, true},
+		"its own, attempted elsewhere":  {own, false, []string{other}, true, true},
+		"moved":                         {other, false, []string{"", own}, false, true},
+		"elsewhere":                     {other, false, []string{"", other}, false, false},
+		"elsewhere, not attempted":      {other, false, nil, false, false},
+		"another port":                  {"https://shop.example:8443/", false, []string{""}, false, false},
+		"nonsense":                      {"nonsense", false, []string{""}, false, false},
+		"follows the endpoint, as ever": {own, true, []string{""}, true, true},
+		"follows it to this host":       {other, true, []string{""}, true, true},
+	} {
+		o := &oneCallback{c: store.Callback{ID: "c", EndpointID: "e", Kind: store.Notify, AttemptSeq: 7,
+			State: store.Succeeded, URL: c.url, Follows: c.follows, PayloadID: "p"}}
+		for _, url := range c.attempts {
+			o.attempts = append(o.attempts, store.Attempt{CallbackID: "c", URL: url})
+		}
+		e := &reporting{o: o}
+		m := &Merchant{Engine: e, Store: o, Limits: NewMerchantLimits(),
+			Endpoint: store.Endpoint{ID: "e", URL: "https://SHOP.example/y?k=v"}}
+		shown, err := m.Get(t.Context(), "c")
+		if err != nil || m.MayResend(&shown, 1000) != c.send || m.MayResend(&o.c, 1000) != c.send {
+			t.Errorf("%s: may be sent: %t, %v", name, m.MayResend(&shown, 1000), err)
+		}
+		if _, _, err := m.Resend(t.Context(), "c", store.Actor{}); (err == nil) != c.send ||
+			!c.send && !errors.Is(err, store.ErrOtherHost) || (e.retries == 1) != c.send {
+			t.Errorf("%s: sent %d times, %v", name, e.retries, err)
+		}
+		payload, err := m.Payload(t.Context(), "c")
+		if (err == nil) != c.reads || !c.reads && !errors.Is(err, store.ErrOtherHost) ||
+			(len(payload.Body) == 4) != c.reads {
+			t.Errorf("%s: the payload is %q, %v", name, payload.Body, err)
+		}
+		r, err := m.Report(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.PayloadHidden == c.reads || (r.PayloadSum == "sum") != c.reads ||
+			(r.PayloadSize == 4) != c.reads {
+			t.Errorf("%s: the report has %d bytes, sum %q", name, r.PayloadSize, r.PayloadSum)
+		}
+		if e.most != merchantAttempts {
+			t.Errorf("the report has up to %d attempts", e.most)
 		}
 	}
 }

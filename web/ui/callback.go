@@ -90,6 +90,8 @@ type payloadPart struct {
 	Text string
 	// Cut is true if Text is only the beginning, None if the callback has no payload, Gone if it was purged.
 	Cut, None, Gone bool
+	// Elsewhere is true if the payload is not the merchant's.
+	Elsewhere bool
 	// Binary is true if the payload is not UTF-8; then Text is empty. Masked is true if pan_guard masks card
 	// numbers in it.
 	Binary, Masked bool
@@ -244,6 +246,9 @@ func payloadPartOf(
 	switch {
 	case errors.Is(err, store.ErrPayloadPurged), errors.Is(err, store.ErrNotFound):
 		part.Gone = true
+		return part, nil
+	case errors.Is(err, store.ErrOtherHost):
+		part.Elsewhere = true
 		return part, nil
 	case err != nil:
 		return part, err

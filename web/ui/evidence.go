@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"html"
 	"html/template"
@@ -25,7 +26,7 @@ type evidencePage struct {
 
 // evidence is GET /ui/callbacks/{id}/evidence. With as=text it downloads the report.
 func (u *UI) evidence(r *request) (*response, error) {
-	report, err := load(r, store.CallbackPrefix, u.Engine.Report)
+	report, err := load(r, store.CallbackPrefix, u.report)
 	if err != nil {
 		return nil, err
 	}
@@ -33,6 +34,10 @@ func (u *UI) evidence(r *request) (*response, error) {
 	p := &evidencePage{base: u.base(r, "callbacks", "evidence.title"), Name: r.params["id"], Back: page,
 		Download: page + "/evidence?as=text"}
 	return p.respond(r.params["id"]+"-evidence.txt", []*control.Report{report})
+}
+
+func (u *UI) report(ctx context.Context, project, id string) (*control.Report, error) {
+	return u.Engine.Report(ctx, project, id, control.MaxReport)
 }
 
 // orderEvidence is GET /ui/orders/evidence?ref=REF: the delivery reports of the callbacks of an order.
@@ -47,7 +52,7 @@ func (u *UI) orderEvidence(r *request) (*response, error) {
 	}
 	var reports []*control.Report
 	for i := range page.Callbacks {
-		report, err := u.Engine.Report(r.ctx, r.caller.Project, page.Callbacks[i].ID)
+		report, err := u.report(r.ctx, r.caller.Project, page.Callbacks[i].ID)
 		if err != nil {
 			return nil, err
 		}
@@ -201,6 +206,8 @@ func (w *reportWriter) write() {
 
 func (w *reportWriter) payload() template.HTML {
 	switch r := w.report; {
+	case r.PayloadHidden:
+		return w.says("view.payload")
 	case r.PayloadSum != "":
 		return w.says("payload.size", "n", r.PayloadSize) + asData(" · SHA-256 "+r.PayloadSum)
 	case r.Callback.PayloadPurged:

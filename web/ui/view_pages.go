@@ -194,7 +194,7 @@ func (u *UI) viewCallback(v *viewRequest) (*response, error) {
 		return v.merchant.Payload(v.ctx, id)
 	})
 	p.LastText = p.Last(p.callbackRow)
-	p.CanSend = v.link.Resend && query.MayResend(&c, v.now)
+	p.CanSend = v.link.Resend && v.merchant.MayResend(&c, v.now)
 	p.Open = p.callbackRow.State == store.Scheduled
 	p.Sent = v.query("sent") != ""
 	p.Pending = p.callbackRow.State == store.Attempting || p.Open && c.DueAt <= v.now

@@ -297,6 +297,35 @@ func TestViewSends(t *testing.T) {
 	}
 }
 
+// TestViewOfAnotherHost: what the sender has sent to a host of its own is neither shown nor sent again.
+func TestViewOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, map[string]any{"resend": true})
+	const inner = "http://inner.invalid/"
+	s.Call(t, http.MethodPatch, "/v1/endpoints/"+s.endpoint, map[string]any{"url_override": "any"}, nil)
+	id := s.accept(t, "tea", "order-2", map[string]any{"url": inner})
+	for language, words := range map[string][]string{
+		"en":    {"Not shown: this notification", "you cannot send it"},
+		"zh-CN": {"不显示：该通知发往", "您无法发送"},
+	} {
+		s.m.language = language
+		page := s.m.do("GET", s.m.link+"/callbacks/"+id)
+		s.m.wants(page, 200, words[0])
+		report := s.m.do("GET", s.m.link+"/callbacks/"+id+"/report")
+		s.m.wants(report, 200, words[0])
+		for _, hidden := range []string{`id="send"`, "inner", "&lt;s&gt;", "<s>", "SHA-256"} {
+			if strings.Contains(page.body+report.body, hidden) {
+				t.Errorf("%q is in %s\n%s", hidden, page.body, report.body)
+			}
+		}
+		s.m.wants(s.m.do("GET", s.m.link+"/callbacks/"+id+"/payload"), 409, words[1])
+		s.m.wants(s.m.do("POST", s.m.link+"/callbacks/"+id+"/send"), 409, words[1])
+	}
+	if n := s.Callback(t, id).AttemptCount; n > 1 {
+		t.Errorf("%d attempts", n)
+	}
+}
+
 // TestViewIsSlowed checks the limits of readers and of guesses, and that a valid link works after guesses
 // from its address.
 func TestViewIsSlowed(t *testing.T) {
