@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,7 +26,7 @@ var errIndexTaken = errors.New("another dispatcher runs with the embedded index 
 
 // indexLock is the proof that this process alone owns the embedded index. The zero value locks nothing.
 type indexLock struct {
-	files    []*os.File
+	files    []io.Closer
 	postgres *postgresLock
 }
 

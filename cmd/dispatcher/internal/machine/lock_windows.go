@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 )
@@ -12,7 +13,7 @@ const errSharing = syscall.Errno(32)
 
 // LockFile opens the file so that no other process can open it until it is closed or the process ends. The
 // error is ErrLocked if another process has it open.
-func LockFile(path string) (*os.File, error) {
+func LockFile(path string) (io.Closer, error) {
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, err
