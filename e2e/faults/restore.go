@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,12 +96,22 @@ func (r *restoration) accept(group, delay string) {
 	}
 }
 
-// hurry retries the callbacks of the groups now.
+// hurry retries the callbacks of the groups now. It repeats a call that a slow database refused, unless that
+// call took effect: another retry would send the callback again.
 func (r *restoration) hurry(p *harness.Process, groups ...string) {
 	r.Helper()
 	for _, group := range groups {
 		for _, ref := range r.refs[group] {
-			p.Post("/v1/callbacks/"+r.now[ref]+"/retry", harness.Submission{"reason": "a trial"}, nil)
+			id := r.now[ref]
+			r.Eventually(time.Minute, ref+" is retried", func() error {
+				cb, err := p.Callback(r.Context(), id)
+				if err != nil || cb.State == "succeeded" || cb.State == "attempting" {
+					return err
+				}
+				_, err = p.Call(r.Context(), http.MethodPost, "/v1/callbacks/"+id+"/retry",
+					harness.Submission{"reason": "a trial"}, nil)
+				return err
+			})
 		}
 	}
 }
