@@ -24,8 +24,8 @@ func (ix *Index) Stopped() bool {
 }
 
 // runStop reads the stop of all sending until ctx ends. It waits neither for the index nor for other
-// settings, so a part of the index that hangs does not delay the stop. An embedded process has no others: it
-// only repeats its own failed reads.
+// settings, so a shard that hangs does not delay the stop. With an embedded index no other process sets it:
+// then runStop only repeats failed reads.
 func (ix *Index) runStop(ctx context.Context) {
 	l := process.Loop{
 		Every: stopEvery, Wake: ix.stopRetry, Log: ix.log,
