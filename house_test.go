@@ -52,6 +52,10 @@ var own = map[string][]string{
 		"dispatch/outbound/sink"),
 	"dispatch/control":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/watchdog": parts("dispatch/outbound/sink"),
+	"dispatch/relay": {
+		"client", "schedule", "dispatch/clock", "dispatch/process", "dispatch/relay/source",
+	},
+	"dispatch/relay/source": {},
 	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report",
 		"dispatch/alert", "dispatch/attempt",
 		"dispatch/control"),
