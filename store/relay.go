@@ -38,22 +38,6 @@ type RelaySource struct {
 	Act RelayAct
 }
 
-// Held reports whether a relay holds the source at a time.
-func (s *RelaySource) Held(now int64) bool { return s.Holder != "" && s.HeldUntil > now }
-
-// Lag returns the lag of the source at a time, in milliseconds: that of its last report, and the time since
-// then while no relay holds it.
-func (s *RelaySource) Lag(now int64) int64 {
-	if s.Held(now) {
-		return s.Report.LagMs
-	}
-	since := s.ReportedAt
-	if since == 0 {
-		since = s.HeldUntil
-	}
-	return s.Report.LagMs + max(now-since, 0)
-}
-
 // A RelayReport is the state of a source as its relay sees it.
 type RelayReport struct {
 	LagMs         int64
