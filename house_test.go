@@ -174,8 +174,9 @@ var behind = map[string][]string{
 	"modernc.org/sqlite":                    {plumbing},
 	"zombiezen.com/go/sqlite":               {plumbing},
 	// app: the lock of an embedded index
-	"github.com/jackc/pgx/v5": {plumbing, "internal/testserver", commands + "app",
-		commands + "doctor", commands + "loadtest"},
+	"github.com/jackc/pgx/v5": {plumbing, "dispatch/relay/source", "internal/testserver",
+		commands + "app", commands + "doctor", commands + "loadtest"},
+	"github.com/go-sql-driver/mysql":  {"dispatch/relay/source", "internal/testserver"},
 	"github.com/pressly/goose/v3":     {plumbing},
 	"github.com/alecthomas/kong":      {commands + "console", commands + "config", commands + "cli"},
 	"github.com/goccy/go-yaml":        {commands + "config"},

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that the programs that the tests need are installed:
-#   redis-server, PostgreSQL
+#   redis-server, PostgreSQL, PgBouncer, MariaDB
 #   a C compiler, for the race detector
 #   Chromium and a font with Chinese, for the admin pages
 #   curl and jq, for the recipes of the documents
@@ -31,6 +31,11 @@ have_compiler() {
   printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | gcc -x c - -o /dev/null 2>/dev/null
 }
 
+# The server packages put their programs there. The PATH of a user may lack it.
+have_daemon() {
+  command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]
+}
+
 # The browser tests look for the same names.
 have_chromium() {
   local name
@@ -47,6 +52,9 @@ have_chinese() {
 missing() {
   command -v redis-server >/dev/null || echo redis-server
   have_postgres || echo postgresql
+  have_daemon pgbouncer || echo pgbouncer
+  have_daemon mariadbd || echo mariadb-server-core
+  command -v my_print_defaults >/dev/null || echo mariadb-client-core
   command -v curl >/dev/null || echo curl
   command -v jq >/dev/null || echo jq
   have_chromium || echo chromium

@@ -1,10 +1,10 @@
 // Package testserver starts real servers for tests on free ports of 127.0.0.1: a single Redis, Redis with
-// Sentinels, a Redis Cluster, other servers with Redis's protocol, and PostgreSQL.
+// Sentinels, a Redis Cluster, other servers with Redis's protocol, PostgreSQL, PgBouncer and MariaDB.
 //
 // A server ends with the test that started it, and with the test's process, even if that is killed. If a
 // server is not installed, the test fails with a hint. It is not skipped. Tests that only need a separate
 // database or key prefix can share one server of each kind: the TestMain of their package calls [Main], and
-// they call [SharedRedis], [SharedCluster] and [SharedPostgres].
+// they call [SharedRedis], [SharedCluster], [SharedPostgres] and [SharedMariaDB].
 package testserver
 
 import (
@@ -82,6 +82,7 @@ type lifetime struct {
 	redis    once[*Redis]
 	cluster  once[*Cluster]
 	postgres once[*Postgres]
+	mariadb  once[*MariaDB]
 
 	mu       sync.Mutex
 	cleanups []func()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -144,4 +145,62 @@ func TestFreePortsAreFreeWhileProgramsStart(t *testing.T) {
 	}
 	stop()
 	starting.Wait()
+}
+
+// TestMariaDB checks that a server keeps its data over ends of all kinds, and that a paused one hangs.
+func TestMariaDB(t *testing.T) {
+	needsServer(t)
+	s := NewMariaDB(t)
+	url := s.Database(t)
+	db := DB(t, url)
+	if _, err := db.Exec("CREATE TABLE t (x INT); INSERT INTO t VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	for name, end := range map[string]func() error{"stop": s.Stop, "kill": s.Kill} {
+		if err := end(); err != nil {
+			t.Fatal(name, err)
+		}
+		s.Start(t)
+		var x int
+		if err := DB(t, url).QueryRow("SELECT x FROM t").Scan(&x); err != nil || x != 1 {
+			t.Errorf("after %s: read %d, %v", name, x, err)
+		}
+	}
+	s.Pause(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := db.PingContext(ctx); err == nil {
+		t.Error("a paused server answers")
+	}
+	s.Continue(t)
+	if err := DB(t, url).Ping(); err != nil {
+		t.Error(err)
+	}
+	if url == SharedMariaDB(t).Database(t) {
+		t.Error("two databases have one URL")
+	}
+}
+
+// TestPgBouncer checks that two clients share one session, and that the process can be started again.
+func TestPgBouncer(t *testing.T) {
+	needsServer(t)
+	server := SharedPostgres(t)
+	b := NewPgBouncer(t, server, 1)
+	url := b.URL(server.Database(t)) + "&default_query_exec_mode=exec"
+	sessions := func() (pids [2]int) {
+		for i := range pids {
+			if err := DB(t, url).QueryRow("SELECT pg_backend_pid()").Scan(&pids[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return pids
+	}
+	if got := sessions(); got[0] != got[1] {
+		t.Errorf("two clients have the sessions %d, want one", got)
+	}
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.Start(t)
+	sessions()
 }
