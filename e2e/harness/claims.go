@@ -90,14 +90,7 @@ func (tr *Trial) KillOne(p *Process, span time.Duration) *Process {
 // the time of the end.
 func (tr *Trial) AwaitDeath(p *Process, limit, span time.Duration) (at time.Time) {
 	tr.Helper()
-	select {
-	case <-p.Done:
-	case <-time.After(limit):
-		tr.Fatalf("the failpoint %s was not passed in %s", p.failpoint, limit)
-	}
-	if code := p.Cmd.ProcessState.ExitCode(); code != -1 {
-		tr.Fatalf("at %s it ended with code %d and not by a signal\n%s", p.failpoint, code, p.LogTail(3000))
-	}
+	tr.AwaitFailpoint(p, limit)
 	at = time.Now()
 	tr.Take(at, span)
 	return at

@@ -51,10 +51,10 @@ type Process struct {
 	ops     string // base URL of the operations listener
 	LogFile string
 	Done    chan struct{} // closed when the process has ended
-	// failpoint is Launch.failpoint.
+	// failpoint is Launch.Failpoint.
 	failpoint   string
 	endExpected atomic.Bool // true: the test ends the process, or allows its end
-	accounts    *accounts
+	accounts    *accounts   // nil: the process has no API
 }
 
 // Launch describes how to start a process.
@@ -64,13 +64,15 @@ type Launch struct {
 	Args []string
 	// Listen is the address of the API; empty: a free port.
 	Listen string
-	// failpoint is NAME or NAME:n. The process kills itself there.
-	failpoint string
+	// Failpoint is NAME or NAME:n. The process kills itself there. With NAME:n:stop it stops itself.
+	Failpoint string
 	// Times replaces the usual times after which other processes take over the work of a dead one; empty: the
 	// usual times. CONTRIBUTING.md describes the variable DISPATCHER_FAILPOINT_TIMES.
 	Times string
-	// mayDie: the failpoint may end the process before it is ready.
-	mayDie bool
+	// MayDie: the failpoint may end the process before it is ready.
+	MayDie bool
+	// Env are further variables, such as the settings of outbox sources.
+	Env []string
 	// Under is a program and its first arguments. It must exec the binary, so that the process id stays the
 	// same.
 	Under []string
@@ -83,7 +85,7 @@ type Launch struct {
 func Serve(tb testing.TB, l Launch) *Process {
 	tb.Helper()
 	p := Spawn(tb, l)
-	if err := p.AwaitReady(StartTime); err != nil && !(l.mayDie && p.Ended()) {
+	if err := p.AwaitReady(StartTime); err != nil && !(l.MayDie && p.Ended()) {
 		tb.Fatalf("start %s: %v\n%s", l.On.Name, err, p.LogTail(4000))
 	}
 	return p
@@ -92,12 +94,23 @@ func Serve(tb testing.TB, l Launch) *Process {
 // Spawn starts a dispatcher and does not wait until it is ready.
 func Spawn(tb testing.TB, l Launch) *Process {
 	tb.Helper()
-	listen, ops := l.Listen, "127.0.0.1:"+testserver.FreePort(tb)
+	listen := l.Listen
 	if listen == "" {
 		listen = "127.0.0.1:" + testserver.FreePort(tb)
 	}
-	args := append([]string{"serve", "--listen", listen, "--ops-listen", ops}, l.On.Args()...)
-	args = append(args, l.Args...)
+	args := append([]string{"serve", "--listen", listen}, l.On.Args()...)
+	p := l.start(tb, append(args, l.Args...))
+	p.accounts = l.On.accounts
+	p.Client = newClient("http://"+listen, p.accounts)
+	p.accounts.processes++
+	return p
+}
+
+// start starts a process of the program. args begin with its command.
+func (l Launch) start(tb testing.TB, args []string) *Process {
+	tb.Helper()
+	ops := "127.0.0.1:" + testserver.FreePort(tb)
+	args = slices.Insert(args, 1, "--ops-listen", ops)
 	logFile, err := os.CreateTemp(tb.TempDir(), "dispatcher-*.log")
 	Check(tb, err)
 	program := l.Program
@@ -105,30 +118,28 @@ func Spawn(tb testing.TB, l Launch) *Process {
 		program = Binary(tb)
 	}
 	whole := slices.Concat(l.Under, []string{program}, args)
-	cmd := Prepared(tb, exec.Command(whole[0], whole[1:]...),
-		append([]string{"DISPATCHER_FAILPOINT=" + l.failpoint,
-			"DISPATCHER_FAILPOINT_TIMES=" + l.Times}, Keys...)...)
+	env := append([]string{"DISPATCHER_FAILPOINT=" + l.Failpoint,
+		"DISPATCHER_FAILPOINT_TIMES=" + l.Times}, Keys...)
+	cmd := Prepared(tb, exec.Command(whole[0], whole[1:]...), append(env, l.Env...)...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := cmd.Start(); err != nil {
 		tb.Fatalf("start dispatcher: %v", err)
 	}
-	p := &Process{
-		tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(),
-		Done: make(chan struct{}), failpoint: l.failpoint, accounts: l.On.accounts,
-	}
-	p.Client = newClient("http://"+listen, p.accounts)
-	p.endExpected.Store(l.mayDie)
-	p.accounts.processes++
+	p := &Process{tb: tb, Cmd: cmd, ops: "http://" + ops, LogFile: logFile.Name(), Done: make(chan struct{}),
+		failpoint: l.Failpoint}
+	p.endExpected.Store(l.MayDie)
 	go func() {
 		cmd.Wait() // the exit state is read from cmd.ProcessState
 		logFile.Close()
 		close(p.Done)
 	}()
 	tb.Cleanup(func() {
-		p.reconcileAtEnd(l)
+		if p.accounts != nil {
+			p.reconcileAtEnd(l)
+		}
 		p.Kill()
 		if tb.Failed() {
-			tb.Logf("log of %s (pid %d, %s):\n%s", l.On.Name, cmd.Process.Pid, cmd.ProcessState,
+			tb.Logf("log of %s %s (pid %d, %s):\n%s", args[0], l.On.Name, cmd.Process.Pid, cmd.ProcessState,
 				p.logEnd(6000))
 		}
 	})

@@ -112,7 +112,7 @@ func (p *Process) reconcileAtEnd(l Launch) {
 	case why != "":
 	case p.Ended():
 		why = "the process has ended: " + p.Cmd.ProcessState.String()
-	case p.endExpected.Load() && !l.mayDie:
+	case p.endExpected.Load() && !l.MayDie:
 		why = "the test is ending it"
 	case l.noAPI():
 		why = "it serves no API"

@@ -30,6 +30,7 @@ type Trial struct {
 
 	Mu        sync.Mutex
 	processes []*Process
+	relays    []*Process // of the command relay
 	Accepted  []judge.Accepted
 	lastFault time.Time
 	outcome   *TrialResult // of the verdict; nil before it
@@ -153,7 +154,7 @@ func (tr *Trial) Serve(args ...string) *Process {
 // ServeUntil is Serve for a process that kills itself at a failpoint, perhaps before it is ready.
 func (tr *Trial) ServeUntil(failpoint string, args ...string) *Process {
 	tr.Helper()
-	return tr.Launch(Launch{Args: args, failpoint: failpoint, mayDie: true})
+	return tr.Launch(Launch{Args: args, Failpoint: failpoint, MayDie: true})
 }
 
 // ServeAll is Serve, with a second process if two can share the database and the index. It returns the first.
@@ -330,7 +331,7 @@ const IndexSettles = 75 * time.Second
 // notices that.
 func (tr *Trial) noUnexpectedEnds() {
 	tr.Mu.Lock()
-	processes := slices.Clone(tr.processes)
+	processes := slices.Concat(tr.processes, tr.relays)
 	tr.Mu.Unlock()
 	for _, p := range processes {
 		if p.Ended() && !p.endExpected.Load() {
