@@ -663,6 +663,43 @@ CREATE TABLE reconcile_items (
 );
 CREATE INDEX reconcile_items_kind ON reconcile_items (run_id, kind, number);
 
+-- Relay -----------------------------------------------------------------------------------------------------
+
+-- Outbox tables of applications. A row is the lease of a source, the last report of its relay and the newest
+-- act of a person. refusals is the JSON of the newest refused rows, for people.
+CREATE TABLE relay_sources (
+	project          TEXT COLLATE "C" NOT NULL,
+	name             TEXT COLLATE "C" NOT NULL,
+	origin           TEXT NOT NULL,
+	holder           TEXT NOT NULL,
+	held_until       BIGINT NOT NULL,
+	created_at       BIGINT NOT NULL,
+	reported_at      BIGINT NOT NULL DEFAULT 0,
+	lag_ms           BIGINT NOT NULL DEFAULT 0,
+	waiting          BIGINT NOT NULL DEFAULT 0,
+	refused_rows     BIGINT NOT NULL DEFAULT 0,
+	rows_per_second  DOUBLE PRECISION NOT NULL DEFAULT 0,
+	error            TEXT NOT NULL DEFAULT '',
+	refusals         TEXT NOT NULL DEFAULT '',
+	act_id           TEXT NOT NULL DEFAULT '',
+	act_action       TEXT NOT NULL DEFAULT '',
+	act_row_id       TEXT NOT NULL DEFAULT '',
+	act_code         TEXT NOT NULL DEFAULT '',
+	act_since        BIGINT NOT NULL DEFAULT 0,
+	act_dry_run      BIGINT NOT NULL DEFAULT 0,
+	act_rate         BIGINT NOT NULL DEFAULT 0,
+	act_requested_at BIGINT NOT NULL DEFAULT 0,
+	act_requested_by TEXT NOT NULL DEFAULT '',
+	act_state        TEXT NOT NULL DEFAULT '',
+	act_matched      BIGINT NOT NULL DEFAULT 0,
+	act_accepted     BIGINT NOT NULL DEFAULT 0,
+	act_replayed     BIGINT NOT NULL DEFAULT 0,
+	act_refused      BIGINT NOT NULL DEFAULT 0,
+	act_dropped      BIGINT NOT NULL DEFAULT 0,
+	act_error        TEXT NOT NULL DEFAULT '',
+	PRIMARY KEY (project, name)
+);
+
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 
 -- before and after have the changed values: as they were, and as they became. seq and hash chain the entries,

@@ -658,6 +658,43 @@ CREATE TABLE reconcile_items (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX reconcile_items_kind ON reconcile_items (run_id, kind, number);
 
+-- Relay -----------------------------------------------------------------------------------------------------
+
+-- Outbox tables of applications. A row is the lease of a source, the last report of its relay and the newest
+-- act of a person. refusals is the JSON of the newest refused rows, for people.
+CREATE TABLE relay_sources (
+	project          TEXT NOT NULL,
+	name             TEXT NOT NULL,
+	origin           TEXT NOT NULL,
+	holder           TEXT NOT NULL,
+	held_until       INTEGER NOT NULL,
+	created_at       INTEGER NOT NULL,
+	reported_at      INTEGER NOT NULL DEFAULT 0,
+	lag_ms           INTEGER NOT NULL DEFAULT 0,
+	waiting          INTEGER NOT NULL DEFAULT 0,
+	refused_rows     INTEGER NOT NULL DEFAULT 0,
+	rows_per_second  REAL NOT NULL DEFAULT 0,
+	error            TEXT NOT NULL DEFAULT '',
+	refusals         TEXT NOT NULL DEFAULT '',
+	act_id           TEXT NOT NULL DEFAULT '',
+	act_action       TEXT NOT NULL DEFAULT '',
+	act_row_id       TEXT NOT NULL DEFAULT '',
+	act_code         TEXT NOT NULL DEFAULT '',
+	act_since        INTEGER NOT NULL DEFAULT 0,
+	act_dry_run      INTEGER NOT NULL DEFAULT 0,
+	act_rate         INTEGER NOT NULL DEFAULT 0,
+	act_requested_at INTEGER NOT NULL DEFAULT 0,
+	act_requested_by TEXT NOT NULL DEFAULT '',
+	act_state        TEXT NOT NULL DEFAULT '',
+	act_matched      INTEGER NOT NULL DEFAULT 0,
+	act_accepted     INTEGER NOT NULL DEFAULT 0,
+	act_replayed     INTEGER NOT NULL DEFAULT 0,
+	act_refused      INTEGER NOT NULL DEFAULT 0,
+	act_dropped      INTEGER NOT NULL DEFAULT 0,
+	act_error        TEXT NOT NULL DEFAULT '',
+	PRIMARY KEY (project, name)
+) STRICT;
+
 -- Audit, the index, processes and sessions ------------------------------------------------------------------
 
 -- before and after have the changed values: as they were, and as they became. seq and hash chain the entries,

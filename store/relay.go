@@ -1,9 +1,17 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // Bounds of relay sources.
 const (
+	// RelayLease is how long a lease of a source lasts, in milliseconds. MaxRelayLease is the most by which a
+	// lease may end in the future: one that ends later was taken before the clock went back.
+	RelayLease    = 10_000
+	MaxRelayLease = 60_000
 	// MaxRelaySources is the most sources of a project.
 	MaxRelaySources = 1000
 	// MaxRelayRefusals is the most refused rows that a report names.
@@ -13,13 +21,39 @@ const (
 )
 
 var (
-	// ErrRelayHeld: another relay holds the lease of the source.
+	// ErrRelayHeld: another relay holds the lease of the source. The error is a *RelayHeldError.
 	ErrRelayHeld = errors.New("another relay reads this source")
-	// ErrRelayOrigin: the source's name stands for another table.
+	// ErrRelayOrigin: the source's name stands for another table. The error is a *RelayOriginError.
 	ErrRelayOrigin = errors.New("this name stands for another table")
 	// ErrRelayActing: the source has an act that is not finished.
 	ErrRelayActing = errors.New("an act on this source is not finished")
+	// ErrTooManySources: the project has MaxRelaySources sources.
+	ErrTooManySources = fmt.Errorf("the project has %d relay sources, which is the limit", MaxRelaySources)
 )
+
+// A RelayHeldError is an ErrRelayHeld: Holder has the lease until Until, in Unix milliseconds.
+type RelayHeldError struct {
+	Holder string
+	Until  int64
+}
+
+// Error names the holder and the end of its lease.
+func (e *RelayHeldError) Error() string {
+	return fmt.Sprintf("%v: %s until %s", ErrRelayHeld, e.Holder,
+		time.UnixMilli(e.Until).UTC().Format(time.RFC3339))
+}
+
+// Unwrap returns ErrRelayHeld.
+func (e *RelayHeldError) Unwrap() error { return ErrRelayHeld }
+
+// A RelayOriginError is an ErrRelayOrigin: the name stands for the table Origin.
+type RelayOriginError struct{ Origin string }
+
+// Error names the table.
+func (e *RelayOriginError) Error() string { return fmt.Sprintf("%v: %s", ErrRelayOrigin, e.Origin) }
+
+// Unwrap returns ErrRelayOrigin.
+func (e *RelayOriginError) Unwrap() error { return ErrRelayOrigin }
 
 // A RelaySource is an outbox table of an application, and what its relay reported last. Times are Unix
 // milliseconds.
@@ -31,11 +65,27 @@ type RelaySource struct {
 	// Holder is the relay that has the lease until HeldUntil.
 	Holder    string
 	HeldUntil int64
+	CreatedAt int64
 	// ReportedAt is the time of Report. Zero: the relay has not reported.
 	ReportedAt int64
 	Report     RelayReport
 	// Act is the newest act. An empty ID: there was none.
 	Act RelayAct
+}
+
+// Held reports whether a relay holds the lease at now.
+func (s *RelaySource) Held(now int64) bool {
+	return s.Holder != "" && s.HeldUntil > now && s.HeldUntil <= now+MaxRelayLease
+}
+
+// LagMs returns the reported lag at now, in milliseconds. While no relay holds the source, it grows by the
+// time since the report.
+func (s *RelaySource) LagMs(now int64) int64 {
+	lag := s.Report.LagMs
+	if s.ReportedAt > 0 && !s.Held(now) {
+		lag += max(now-s.ReportedAt, 0)
+	}
+	return lag
 }
 
 // A RelayReport is the state of a source as its relay sees it.
@@ -51,12 +101,12 @@ type RelayReport struct {
 
 // A RelayRefusal is a row in the refused table of a source.
 type RelayRefusal struct {
-	ID        string
-	Seq       int64
-	Kind      string
-	Code      string
-	Problem   string
-	RefusedAt int64
+	ID        string `json:"id"`
+	Seq       int64  `json:"seq"`
+	Kind      string `json:"kind"`
+	Code      string `json:"code"`
+	Problem   string `json:"problem"`
+	RefusedAt int64  `json:"refused_at"`
 }
 
 // A RelayAction is what a person wants of the rows of a source.
@@ -111,8 +161,8 @@ func (a *RelayAct) Open() bool { return a.State == RelayActWaiting || a.State ==
 type RelayHold struct {
 	Origin string
 	Holder string
-	// Until is the end of the lease in Unix milliseconds. Not after now: the lease is given back.
-	Until int64
+	// Release gives the lease back.
+	Release bool
 	// Report is nil if the holder has nothing to report. KeepRefusals: Report has no Refusals, and the stored
 	// ones stay.
 	Report       *RelayReport

@@ -107,6 +107,16 @@ type Store interface {
 	AlertFirings(ctx context.Context, project, id string, limit int) ([]store.AlertFiring, error)
 	FiringsSince(ctx context.Context, project string, since int64, limit int) ([]store.AlertFiring, error)
 
+	// Relay sources.
+	HoldRelay(ctx context.Context, project, name string, h store.RelayHold, now int64) (store.RelaySource,
+		error)
+	RelaySource(ctx context.Context, project, name string) (store.RelaySource, error)
+	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
+	ActOnRelay(ctx context.Context, project, name string, act store.RelayAct, now int64,
+		by store.Actor) (store.RelaySource, error)
+	ForgetRelay(ctx context.Context, project, name string, now int64, by store.Actor) (store.RelaySource,
+		error)
+
 	// Damage makes the policy of a callback undecodable, as a disk error would.
 	Damage(ctx context.Context, id string) error
 }

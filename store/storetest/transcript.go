@@ -131,7 +131,8 @@ func sentinel(err error) string {
 		store.ErrNotFound, store.ErrIdempotencyMismatch, store.ErrAttempting, store.ErrPayloadPurged,
 		store.ErrTerminal, store.ErrExists, store.ErrEndpointDeleted, store.ErrPollLive,
 		store.ErrTooManyRedrives, store.ErrLaneQuota, errRefused, store.ErrAwaitingApproval,
-		store.ErrNotAwaiting, store.ErrSecondPerson, store.ErrNewerVersion,
+		store.ErrNotAwaiting, store.ErrSecondPerson, store.ErrNewerVersion, store.ErrRelayHeld,
+		store.ErrRelayOrigin, store.ErrRelayActing, store.ErrTooManySources,
 	} {
 		if errors.Is(err, known) {
 			return known.Error()

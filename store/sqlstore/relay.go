@@ -1,0 +1,199 @@
+package sqlstore
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+	"github.com/seed-ff5a32d8/dispatcher/store/sqlstore/internal/sqldb"
+)
+
+var (
+	relayColumns = sqldb.Named[store.RelaySource](`project name origin holder held_until created_at
+		reported_at lag_ms=ReportLagMs waiting=ReportWaiting refused_rows=ReportRefusedRows
+		rows_per_second=ReportRowsPerSecond error=ReportError act_id act_action act_row_id act_code act_since
+		act_dry_run act_rate act_requested_at act_requested_by act_state act_matched act_accepted
+		act_replayed act_refused act_dropped act_error`)
+	relayReport = sqldb.Named[store.RelayReport](`lag_ms waiting refused_rows rows_per_second error`)
+	// relayAct is what a person asks for, relayProgress how far the act is.
+	relayAct = sqldb.Named[store.RelayAct](`act_id=ID act_action=Action act_row_id=RowID act_code=Code
+		act_since=Since act_dry_run=DryRun act_rate=Rate act_requested_at=RequestedAt
+		act_requested_by=RequestedBy`)
+	relayProgress = sqldb.Named[store.RelayAct](`act_state=State act_matched=Matched act_accepted=Accepted
+		act_replayed=Replayed act_refused=Refused act_dropped=Dropped act_error=Error`)
+)
+
+// relayWithRefusals are all columns of a source.
+func relayWithRefusals(s *store.RelaySource) sqldb.Columns {
+	return append(relayColumns(s), col("refusals", sqldb.JSON(&s.Report.Refusals)))
+}
+
+// relayFree is the condition under which a relay may take the lease of a source: its own, or one that
+// store.RelaySource.Held calls not held.
+const relayFree = `(holder = ? OR holder = '' OR held_until <= ? OR held_until > ?)`
+
+// relayActOpen is the condition that a source has an act which is not finished.
+const relayActOpen = `act_state IN ('waiting', 'running')`
+
+// HoldRelay takes or renews the lease of a source until now + store.RelayLease, and stores the report and the
+// progress of its holder. The name of a new source stands for h.Origin from then on. HoldRelay returns the
+// source without its refusals. Its errors are a *store.RelayHeldError, a *store.RelayOriginError and
+// store.ErrTooManySources; then nothing changes.
+//
+// A lease saves double work and is no guard: rows are idempotent.
+func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.RelayHold,
+	now int64) (store.RelaySource, error) {
+	return changed(ctx, db.change, "hold relay source "+name, func(t *tx) (store.RelaySource, error) {
+		renewed, found, err := t.renewRelay(project, name, &h, now)
+		if err != nil || found {
+			return renewed, err
+		}
+		there, found, err := sqldb.One(t, relayColumns, `FROM relay_sources
+			WHERE project = $1 AND name = $2 FOR UPDATE`, project, name)
+		switch {
+		case err != nil:
+			return there, err
+		case found && there.Origin != h.Origin:
+			return there, &store.RelayOriginError{Origin: there.Origin}
+		case found && there.Held(now):
+			return there, &store.RelayHeldError{Holder: there.Holder, Until: there.HeldUntil}
+		case !found:
+			if err := t.addRelay(project, name, h.Origin, now); err != nil {
+				return there, err
+			}
+		}
+		renewed, _, err = t.renewRelay(project, name, &h, now)
+		return renewed, err
+	})
+}
+
+// renewRelay is the one statement of a holder's renewal. It finds no row if the source is unknown, held by
+// another relay, or another table.
+func (t *tx) renewRelay(project, name string, h *store.RelayHold,
+	now int64) (s store.RelaySource, found bool, err error) {
+	holder, until := h.Holder, now+store.RelayLease
+	if h.Release {
+		holder, until = "", 0
+	}
+	var q query
+	q.add("UPDATE relay_sources SET holder = ?, held_until = ?", holder, until)
+	if h.Report != nil {
+		q.add(", reported_at = ?", now)
+		for _, c := range relayReport(h.Report) {
+			q.add(", "+c.Name+" = ?", c.At)
+		}
+		if !h.KeepRefusals {
+			q.add(", refusals = ?", sqldb.JSON(&h.Report.Refusals))
+		}
+	}
+	if h.Progress.ID != "" {
+		for _, c := range relayProgress(&h.Progress) {
+			q.add(", "+c.Name+" = CASE WHEN act_id = ? AND "+relayActOpen+" THEN ? ELSE "+c.Name+" END",
+				h.Progress.ID, c.At)
+		}
+	}
+	q.add("\nWHERE project = ? AND name = ? AND origin = ? AND "+relayFree, project, name, h.Origin,
+		h.Holder, now, now+store.MaxRelayLease)
+	renewed, err := sqldb.Returning(t, relayColumns, q.text, q.args...)
+	if err != nil || len(renewed) == 0 {
+		return s, false, err
+	}
+	return renewed[0], true, nil
+}
+
+// addRelay inserts a source that no relay holds. The lock of the project makes parallel calls follow each
+// other, so that two cannot use the last free place.
+func (t *tx) addRelay(project, name, origin string, now int64) error {
+	if err := t.lockProjectRow(project); err != nil {
+		return err
+	}
+	n, _, err := sqldb.Value[int](t, `SELECT COUNT(*) FROM relay_sources WHERE project = $1`, project)
+	if err != nil {
+		return named("count relay sources", err)
+	}
+	if n >= store.MaxRelaySources {
+		return store.ErrTooManySources
+	}
+	_, err = t.Exec(`INSERT INTO relay_sources (project, name, origin, holder, held_until, created_at)
+		VALUES ($1, $2, $3, '', 0, $4)`, project, name, origin, now)
+	return sqldb.Overtaken("insert relay source", err)
+}
+
+// RelaySources returns the sources of a project by name, without their refusals.
+func (db *DB) RelaySources(ctx context.Context, project string) ([]store.RelaySource, error) {
+	return sqldb.Select(db.read(ctx, "read relay sources"), relayColumns, `FROM relay_sources
+		WHERE project = $1 ORDER BY name LIMIT `+strconv.Itoa(store.MaxRelaySources), project)
+}
+
+// RelaySource returns a source with its refusals, or store.ErrNotFound.
+func (db *DB) RelaySource(ctx context.Context, project, name string) (store.RelaySource, error) {
+	return sqldb.Get(db.read(ctx, "read relay sources"), "relay source "+name, relayWithRefusals,
+		`FROM relay_sources WHERE project = $1 AND name = $2`, project, name)
+}
+
+// lockRelay reads a source and locks its row until the transaction ends. It returns store.ErrNotFound.
+func (t *tx) lockRelay(project, name string) (store.RelaySource, error) {
+	return sqldb.Get(t, "", relayColumns, `FROM relay_sources WHERE project = $1 AND name = $2 FOR UPDATE`,
+		project, name)
+}
+
+// relayObject names a source in the audit.
+func relayObject(name string) string { return "relay/" + name }
+
+// ActOnRelay stores an act for the relay of a source and returns the source. Its errors are store.ErrNotFound
+// and store.ErrRelayActing.
+func (db *DB) ActOnRelay(ctx context.Context, project, name string, act store.RelayAct, now int64,
+	by store.Actor) (store.RelaySource, error) {
+	return changed(ctx, db.change, "act on relay source "+name, func(t *tx) (store.RelaySource, error) {
+		s, err := t.lockRelay(project, name)
+		switch {
+		case err != nil:
+			return s, err
+		case t.MayBeCommitted && s.Act.ID == act.ID:
+			return s, nil // an earlier try was committed, and its reply was lost
+		case s.Act.Open():
+			return s, store.ErrRelayActing
+		}
+		s.Act = store.RelayAct{
+			ID: act.ID, Action: act.Action, RowID: act.RowID, Code: act.Code, Since: act.Since,
+			DryRun: act.DryRun, Rate: act.Rate, RequestedAt: now, RequestedBy: by.Name,
+			State: store.RelayActWaiting,
+		}
+		columns := append(relayAct(&s.Act), relayProgress(&s.Act)...)
+		if _, err := columns.Update(t.Tx, "relay_sources", `project = $1 AND name = $2`, project,
+			name); err != nil {
+			return s, named("write act", err)
+		}
+		return s, t.auditChange(project, "relay."+string(act.Action), relayObject(name), now, by,
+			auditDiff{after: printedAct(&s.Act)}, nil)
+	})
+}
+
+// printedAct is what the audit says about an act.
+func printedAct(a *store.RelayAct) fields {
+	if a.Action == store.RelayReplay {
+		return fields{"act": a.ID, "since": printedTime(a.Since), "dry_run": a.DryRun, "rate": a.Rate}
+	}
+	return fields{"act": a.ID, "row_id": a.RowID, "code": a.Code}
+}
+
+// ForgetRelay deletes a source and returns it as it was. Its errors are store.ErrNotFound and a
+// *store.RelayHeldError.
+func (db *DB) ForgetRelay(ctx context.Context, project, name string, now int64,
+	by store.Actor) (store.RelaySource, error) {
+	return changed(ctx, db.change, "forget relay source "+name, func(t *tx) (store.RelaySource, error) {
+		s, err := t.lockRelay(project, name)
+		switch {
+		case err != nil:
+			return s, err
+		case s.Held(now):
+			return s, &store.RelayHeldError{Holder: s.Holder, Until: s.HeldUntil}
+		}
+		if _, err := t.Exec(`DELETE FROM relay_sources WHERE project = $1 AND name = $2`, project,
+			name); err != nil {
+			return s, err
+		}
+		return s, t.auditChange(project, "relay.forget", relayObject(name), now, by,
+			auditDiff{before: fields{"origin": s.Origin}}, nil)
+	})
+}

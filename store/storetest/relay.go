@@ -1,0 +1,100 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const relayOrigin = "db1:3306/pay/dispatcher_outbox"
+
+// hold renews the lease of a source.
+func (f *fixture) hold(name string, h store.RelayHold) store.RelaySource {
+	h.Origin = relayOrigin
+	return must(f.HoldRelay(f.ctx(), project, name, h, f.now))
+}
+
+// testRelayReport follows the reports of a source. What a call leaves out stays as it was.
+func testRelayReport(f *fixture) {
+	first := store.RelayReport{
+		LagMs: 1500, Waiting: 3, RefusedRows: 2, RowsPerSecond: 12.5, Error: "connect: refused",
+		Refusals: []store.RelayRefusal{
+			{ID: "order-1", Seq: 7, Kind: "callback", Code: "not_json", Problem: "p", RefusedAt: f.now},
+			{ID: "订单", Seq: 6, Kind: "x", Code: "unknown_kind", Problem: "q", RefusedAt: f.now - 5},
+		},
+	}
+	f.hold("pay", store.RelayHold{Holder: "a", Report: &first})
+	at := f.now
+	want := store.RelaySource{Project: project, Name: "pay", Origin: relayOrigin, Holder: "a",
+		HeldUntil: at + store.RelayLease, CreatedAt: at, ReportedAt: at, Report: first}
+	get := func() store.RelaySource { return must(f.RelaySource(f.ctx(), project, "pay")) }
+	same(f, "the first report", want, get())
+
+	f.now += 3000
+	f.hold("pay", store.RelayHold{Holder: "a"})
+	want.HeldUntil = f.now + store.RelayLease
+	same(f, "a renewal without a report", want, get())
+
+	second := store.RelayReport{RefusedRows: 2}
+	f.hold("pay", store.RelayHold{Holder: "a", Report: &second, KeepRefusals: true})
+	want.ReportedAt, want.Report = f.now, store.RelayReport{RefusedRows: 2, Refusals: first.Refusals}
+	same(f, "a report with the same refusals", want, get())
+	listed := want
+	listed.Report.Refusals = nil
+	same(f, "the list", []store.RelaySource{listed}, must(f.RelaySources(f.ctx(), project)))
+
+	held := errors.AsType[*store.RelayHeldError]
+	_, err := f.HoldRelay(f.ctx(), project, "pay", store.RelayHold{Holder: "b", Origin: relayOrigin,
+		Report: &first}, f.now)
+	by, ok := held(err)
+	f.require(ok, "a second relay got %v", err)
+	same(f, "the holder", store.RelayHeldError{Holder: "a", Until: want.HeldUntil}, *by)
+	same(f, "after a report of another relay", want, get())
+
+	f.hold("pay", store.RelayHold{Holder: "a", Report: &store.RelayReport{}, Release: true})
+	want.Holder, want.HeldUntil, want.Report = "", 0, store.RelayReport{}
+	same(f, "released", want, get())
+}
+
+// testRelayCrowd has many relays that want one source, also while its row is created: one of them gets it.
+func testRelayCrowd(f *fixture) {
+	const relays = 8
+	for round := range 5 {
+		won := 0
+		for _, err := range crowd(f, relays, func(i int) error {
+			h := store.RelayHold{Holder: fmt.Sprint("relay-", i), Origin: relayOrigin}
+			return errOf(f.HoldRelay(f.ctx(), project, "pay", h, f.now))
+		}) {
+			if err == nil {
+				won++
+			} else {
+				f.fails(store.ErrRelayHeld, "a relay that lost", err)
+			}
+		}
+		same(f, fmt.Sprintf("relays that hold the source in round %d", round), 1, won)
+		f.now += store.RelayLease
+	}
+}
+
+// testRelayMany fills a project with sources: calls at once do not exceed the limit, and those that are there
+// stay usable.
+func testRelayMany(f *fixture) {
+	for i := range store.MaxRelaySources - 3 {
+		f.hold(fmt.Sprintf("pay-%04d", i), store.RelayHold{Holder: "a"})
+	}
+	added := 0
+	for _, err := range crowd(f, 8, func(i int) error {
+		h := store.RelayHold{Holder: "a", Origin: relayOrigin}
+		return errOf(f.HoldRelay(f.ctx(), project, fmt.Sprint("new-", i), h, f.now))
+	}) {
+		if err == nil {
+			added++
+		} else {
+			f.fails(store.ErrTooManySources, "one too many", err)
+		}
+	}
+	same(f, "added up to the limit", 3, added)
+	same(f, "listed", store.MaxRelaySources, len(must(f.RelaySources(f.ctx(), project))))
+	f.hold("pay-0000", store.RelayHold{Holder: "a"})
+}
