@@ -108,6 +108,9 @@ type Options struct {
 	// 32.
 	Workers         int
 	LaneConcurrency int
+	// Unread returns DegradedRelay and its name for each outbox table that this process should read and
+	// cannot. It calls no database. Nil: the process reads none.
+	Unread func() []string
 	// ApprovalAbove is the most callbacks that a redrive may match without the approval of a second person.
 	// Zero: any number.
 	ApprovalAbove int

@@ -19,6 +19,9 @@ func (e *Engine) Health(ctx context.Context) Health {
 			h.Degraded = append(h.Degraded, d.reason)
 		}
 	}
+	if e.o.Unread != nil {
+		h.Degraded = append(h.Degraded, e.o.Unread()...)
+	}
 	if e.runner.Draining() {
 		h.Ready, h.Why = false, "draining"
 		return h
@@ -61,6 +64,9 @@ func (e *Engine) exportDegradations(m process.Metrics) {
 		"reason", read)
 }
 
+// DegradedRelay begins the code of an outbox table that is not read; the name of the source follows.
+const DegradedRelay = "relay:"
+
 // Health is the answer of /readyz.
 type Health struct {
 	// Ready is false while SQL rejects writes and while the process drains. Why is the reason.
@@ -69,6 +75,6 @@ type Health struct {
 	// Degraded lists what does not work while the process is ready: "redis" (the index does not answer or is
 	// being rebuilt), "redis_unsafe" (its server may lose parts of it), "secrets" (some cannot be decrypted
 	// with this process's master keys), "held" (sending is off by the setting hold), "stopped" (all sending
-	// of the installation is stopped).
+	// of the installation is stopped), "relay:NAME" (this process cannot read the outbox table NAME).
 	Degraded []string
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -37,6 +38,8 @@ type base struct {
 	// Ready is false while SQL cannot commit. Degraded has the codes of other problems, see dispatch.Health.
 	Ready    bool
 	Degraded []string
+	// Unread names outbox tables that are not read. Only root sees them: they are of all projects.
+	Unread string
 	// Stop is the stop of all sending; the zero value if there is none.
 	Stop store.Stop
 	// Live is the path of the page's stream. It is empty if the page has none.
@@ -71,14 +74,18 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 		b.Viewer, b.Person = r.caller.Name(), r.caller.Name()
 	}
 	health := u.Engine.Health(r.ctx)
-	b.Ready, b.Degraded = health.Ready, health.Degraded
+	b.Ready = health.Ready
+	b.Degraded, b.Unread = splitUnread(health.Degraded)
+	if !r.caller.Root() {
+		b.Unread = ""
+	}
 	if i := slices.Index(b.Degraded, "stopped"); i >= 0 {
 		var err error
 		b.Stop, err = u.Engine.SendingStop(r.ctx)
 		if err != nil {
 			return err
 		}
-		b.Degraded = slices.Delete(slices.Clone(b.Degraded), i, i+1)
+		b.Degraded = slices.Delete(b.Degraded, i, i+1)
 	}
 	project, err := u.Store.Project(r.ctx, r.caller.Project)
 	if err != nil {
@@ -96,6 +103,26 @@ func (u *UI) complete(r *request, b *base, live bool) error {
 		b.Others = u.projectsOf(r)
 	}
 	return err
+}
+
+// maxUnread is how many names of outbox tables the frame shows.
+const maxUnread = 5
+
+// splitUnread splits the codes of dispatch.Health into those of the process, and the names of the outbox
+// tables that are not read.
+func splitUnread(codes []string) (others []string, unread string) {
+	var names []string
+	for _, code := range codes {
+		if name, ok := strings.CutPrefix(code, dispatch.DegradedRelay); ok {
+			names = append(names, name)
+		} else {
+			others = append(others, code)
+		}
+	}
+	if len(names) > maxUnread {
+		names = append(names[:maxUnread], "…")
+	}
+	return others, strings.Join(names, ", ")
 }
 
 // maxProjects bounds the projects in the frame's list.
