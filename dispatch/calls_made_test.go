@@ -14,6 +14,11 @@ func (s *calledStore) Accept(ctx context.Context, a1 []store.Draft) ([]store.Acc
 	a1 = slices.Clone(a1)
 	return call1(ctx, s, "Accept", func(ctx context.Context) ([]store.Accepted, error) { return s.Store.Accept(ctx, a1) }, a1)
 }
+func (s *calledStore) ActOnRelay(ctx context.Context, a1 string, a2 string, a3 store.RelayAct, a4 int64, a5 store.Actor) (store.RelaySource, error) {
+	return call1(ctx, s, "ActOnRelay", func(ctx context.Context) (store.RelaySource, error) {
+		return s.Store.ActOnRelay(ctx, a1, a2, a3, a4, a5)
+	}, a1, a2, a3, a4, a5)
+}
 func (s *calledStore) Activity(ctx context.Context, a1 string, a2 int64, a3 store.Span, a4 int64, a5 int64) ([]store.Activity, error) {
 	return call1(ctx, s, "Activity", func(ctx context.Context) ([]store.Activity, error) { return s.Store.Activity(ctx, a1, a2, a3, a4, a5) }, a1, a2, a3, a4, a5)
 }
@@ -211,6 +216,9 @@ func (s *calledStore) FiringsSince(ctx context.Context, a1 string, a2 int64, a3 
 func (s *calledStore) Fold(ctx context.Context, a1 int64) error {
 	return call0(ctx, s, "Fold", func(ctx context.Context) error { return s.Store.Fold(ctx, a1) }, a1)
 }
+func (s *calledStore) ForgetRelay(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) (store.RelaySource, error) {
+	return call1(ctx, s, "ForgetRelay", func(ctx context.Context) (store.RelaySource, error) { return s.Store.ForgetRelay(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
 func (s *calledStore) GatherRedrive(ctx context.Context, a1 string, a2 string, a3 int64) (store.Redrive, error) {
 	return call1(ctx, s, "GatherRedrive", func(ctx context.Context) (store.Redrive, error) { return s.Store.GatherRedrive(ctx, a1, a2, a3) }, a1, a2, a3)
 }
@@ -220,6 +228,9 @@ func (s *calledStore) Get(ctx context.Context, a1 string, a2 string) (store.Call
 func (s *calledStore) HeldLanes(ctx context.Context, a1 string, a2 []int64, a3 int64, a4 int) ([]string, error) {
 	a2 = slices.Clone(a2)
 	return call1(ctx, s, "HeldLanes", func(ctx context.Context) ([]string, error) { return s.Store.HeldLanes(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
+}
+func (s *calledStore) HoldRelay(ctx context.Context, a1 string, a2 string, a3 store.RelayHold, a4 int64) (store.RelaySource, error) {
+	return call1(ctx, s, "HoldRelay", func(ctx context.Context) (store.RelaySource, error) { return s.Store.HoldRelay(ctx, a1, a2, a3, a4) }, a1, a2, a3, a4)
 }
 func (s *calledStore) IndexMeta(ctx context.Context, a1 store.IndexMeta) (store.IndexMeta, error) {
 	return call1(ctx, s, "IndexMeta", func(ctx context.Context) (store.IndexMeta, error) { return s.Store.IndexMeta(ctx, a1) }, a1)
@@ -377,6 +388,12 @@ func (s *calledStore) ReconcileReports(ctx context.Context, a1 string, a2 string
 }
 func (s *calledStore) RedrivesToDo(ctx context.Context, a1 string, a2 int) ([]store.Redrive, error) {
 	return call1(ctx, s, "RedrivesToDo", func(ctx context.Context) ([]store.Redrive, error) { return s.Store.RedrivesToDo(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) RelaySource(ctx context.Context, a1 string, a2 string) (store.RelaySource, error) {
+	return call1(ctx, s, "RelaySource", func(ctx context.Context) (store.RelaySource, error) { return s.Store.RelaySource(ctx, a1, a2) }, a1, a2)
+}
+func (s *calledStore) RelaySources(ctx context.Context, a1 string) ([]store.RelaySource, error) {
+	return call1(ctx, s, "RelaySources", func(ctx context.Context) ([]store.RelaySource, error) { return s.Store.RelaySources(ctx, a1) }, a1)
 }
 func (s *calledStore) RemoveEndpointEvents(ctx context.Context, a1 []string) error {
 	a1 = slices.Clone(a1)

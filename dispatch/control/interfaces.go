@@ -215,6 +215,18 @@ type Store interface {
 	// transaction.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 		change func(*store.SealedRow) error, now int64, by store.Actor) (store.SealedPage, error)
+	// HoldRelay takes or renews the lease of a relay source and stores its report. Errors: a
+	// *store.RelayHeldError, a *store.RelayOriginError, store.ErrTooManySources.
+	HoldRelay(ctx context.Context, project, name string, h store.RelayHold, now int64) (store.RelaySource,
+		error)
+	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
+	RelaySource(ctx context.Context, project, name string) (store.RelaySource, error)
+	// ActOnRelay returns store.ErrRelayActing while another act is not finished.
+	ActOnRelay(ctx context.Context, project, name string, act store.RelayAct, now int64,
+		by store.Actor) (store.RelaySource, error)
+	// ForgetRelay returns a *store.RelayHeldError while a relay holds the source.
+	ForgetRelay(ctx context.Context, project, name string, now int64, by store.Actor) (store.RelaySource,
+		error)
 }
 
 // Schedule is the part of the index that this package uses. redisq.Index and memq.Index implement it.

@@ -16,17 +16,23 @@ import (
 var passes atomic.Int64
 
 // Failpoint kills this process with SIGKILL at the pass that DISPATCHER_FAILPOINT=name[:pass] selects; the
-// first pass is 1. Only test builds contain this file.
+// first pass is 1. With name:pass:stop it stops the process with SIGSTOP until a test continues it. Only test
+// builds contain this file.
 func Failpoint(name string) {
 	chosen, pass, _ := strings.Cut(os.Getenv("DISPATCHER_FAILPOINT"), ":")
 	if chosen != name {
 		return
 	}
+	pass, stop := strings.CutSuffix(pass, ":stop")
 	at, err := strconv.ParseInt(pass, 10, 64)
 	if err != nil {
 		at = 1
 	}
 	if passes.Add(1) != at {
+		return
+	}
+	if stop {
+		signalSelf(name, syscall.SIGSTOP)
 		return
 	}
 	killSelf(name)
@@ -47,11 +53,15 @@ func FailpointOf(name, about string) {
 }
 
 func killSelf(name string) {
-	fmt.Fprintf(os.Stderr, "failpoint %s: kill\n", name)
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+	signalSelf(name, syscall.SIGKILL)
+	select {}
+}
+
+func signalSelf(name string, s syscall.Signal) {
+	fmt.Fprintf(os.Stderr, "failpoint %s: %s\n", name, s)
+	if err := syscall.Kill(os.Getpid(), s); err != nil {
 		panic(err)
 	}
-	select {}
 }
 
 // ReadTimes returns DefaultTimes with the changes of DISPATCHER_FAILPOINT_TIMES, such as lease=3s,sweep=1s.
