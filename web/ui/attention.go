@@ -53,6 +53,9 @@ func (u *UI) readAttention(r *request, p *overviewPage, counts *store.Counts) er
 	if err := u.firingProblem(r, p); err != nil {
 		return err
 	}
+	if err := u.relayProblems(r, p); err != nil {
+		return err
+	}
 	if err := u.deadProblem(r, p, counts.States[store.Dead]); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func actionGroups() []actionGroup {
 		{"schedule.", store.SchedulePrefix, "/schedules/"}, {"redrive.", store.RedrivePrefix, "/redrives/"},
 		{"key.", store.KeyPrefix, ""},
 		{"lane.", "", ""}, {"project.", "", ""}, {"secret.", "", ""}, {"preset.", "", ""}, {"index.", "", ""},
-		{"alert.", store.AlertPrefix, "/alerts/"},
+		{"alert.", store.AlertPrefix, "/alerts/"}, {"relay.", "", ""},
 	}
 }
 
@@ -244,6 +244,8 @@ func (p *auditPage) row(e *store.AuditEntry) *auditRow {
 		row.Link = Root + group.path + row.FullObject
 	case group.name == "lane.":
 		row.Link = link("/lanes", "q", e.Object)
+	case group.name == "relay.":
+		row.Link = Root + "/" + e.Object // relay/NAME
 	case group.name == "secret.":
 		if _, isID := store.BareID(store.EndpointPrefix, e.Object); isID {
 			row.Link = Root + "/endpoints/" + e.Object

@@ -94,6 +94,8 @@ type form struct {
 	Preview []string
 	// PreviewSubmit is the label of a second button that only shows a preview. Empty hides the button.
 	PreviewSubmit string
+	// Instead links to another form for the same object; the zero value: there is none.
+	Instead problemAct
 }
 
 // A fact is a name with a value. Data is true if the value is data and not a text of the catalogue. Link

@@ -217,8 +217,8 @@ type menuEntry struct {
 // menuNames are the sections in the order of the menu. They are also the paths of the pages, but for
 // overview.
 var menuNames = [...]string{
-	"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules", "alerts", "redrives",
-	"books", "audit", "system",
+	"overview", "callbacks", "dead", "endpoints", "lanes", "polls", "schedules", "relay", "alerts",
+	"redrives", "books", "audit", "system",
 }
 
 // Menu returns the entries of the menu. Only keys with the scope admin see the audit log.

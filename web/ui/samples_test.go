@@ -204,6 +204,7 @@ func errorOf(what string) error {
 		"attempting": store.ErrAttempting, "own": store.ErrSecondPerson,
 		"terminal": store.ErrTerminal, "not found": store.ErrNotFound,
 		"exists": store.ErrExists, "unavailable": store.ErrUnavailable,
+		"acting": store.ErrRelayActing, "held": store.ErrRelayHeld,
 		"deadline":   fmt.Errorf("list: %w", context.DeadlineExceeded),
 		"rebuilding": errors.Join(errors.New("another process rebuilds it"), schedule.ErrRebuilding),
 	}
@@ -220,7 +221,7 @@ func errorOf(what string) error {
 
 // identifiers are the fields that link rows. People cannot write them.
 var identifiers = strings.Fields("ID Project EndpointID CallbackID LastID OldestID NewestID PayloadID " +
-	"Lane.Key LaneCount.Lane")
+	"Lane.Key LaneCount.Lane RelaySource.Name")
 
 // makeHostile replaces every text that a sender, a receiver or an operator can write.
 func makeHostile(v reflect.Value) {

@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+func (s calledEngine) ActOnRelay(ctx context.Context, a1 string, a2 string, a3 store.RelayAct, a4 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "ActOnRelay", a1, a2, a3, a4)
+}
+
 func (s calledEngine) Alert(ctx context.Context, a1 string, a2 string) (alert.View, error) {
 	return ask1[alert.View](ctx, s.recorder, "Alert", a1, a2)
 }
@@ -85,6 +89,10 @@ func (s calledEngine) ExplainAll(ctx context.Context, a1 string, a2 []store.Call
 	return ask1[[]control.Explanation](ctx, s.recorder, "ExplainAll", a1, a2)
 }
 
+func (s calledEngine) ForgetRelay(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "ForgetRelay", a1, a2, a3)
+}
+
 func (s calledEngine) HeldLanes(ctx context.Context, a1 string) ([]string, error) {
 	return ask1[[]string](ctx, s.recorder, "HeldLanes", a1)
 }
@@ -155,6 +163,14 @@ func (s calledEngine) ReconcileDay(ctx context.Context, a1 string, a2 string, a3
 
 func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.RedriveRequest, a3 store.Actor) (store.Redrive, error) {
 	return ask1[store.Redrive](ctx, s.recorder, "Redrive", a1, a2, a3)
+}
+
+func (s calledEngine) RelaySource(ctx context.Context, a1 string, a2 string) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "RelaySource", a1, a2)
+}
+
+func (s calledEngine) RelaySources(ctx context.Context, a1 string) ([]store.RelaySource, error) {
+	return ask1[[]store.RelaySource](ctx, s.recorder, "RelaySources", a1)
 }
 
 func (s calledEngine) RemoveExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {

@@ -295,6 +295,14 @@ func (w *world) EndpointByExternalID(ctx context.Context, _, name string) (store
 	return rowWhere(w.has.Endpoints, w.call(ctx, "EndpointByExternalID"), is)
 }
 
+// RelaySource returns a source with the refused rows of the world.
+func (w *world) RelaySource(ctx context.Context, _, name string) (store.RelaySource, error) {
+	s, err := rowWhere(w.has.Sources, w.call(ctx, "RelaySource"),
+		func(s store.RelaySource) bool { return s.Name == name })
+	s.Report.Refusals = w.has.Refusals
+	return s, err
+}
+
 func (w *world) CreateEndpoint(
 	ctx context.Context, _ string, ch control.EndpointChange, by store.Actor,
 ) (control.EndpointReceipt, error) {

@@ -68,6 +68,8 @@ type data struct {
 	Alerts          []alert.View
 	Firings         []store.AlertFiring
 	Redrives        []store.Redrive
+	Sources         []store.RelaySource
+	Refusals        []store.RelayRefusal
 	Reconciliations []store.Reconciliation
 	Comparison      store.Comparison
 	ItemComparison  store.ItemComparison
