@@ -53,7 +53,7 @@ var own = map[string][]string{
 	"dispatch/control":  parts("dispatch/index", "dispatch/secret", "dispatch/accept"),
 	"dispatch/watchdog": parts("dispatch/outbound/sink"),
 	"dispatch/relay": {
-		"client", "schedule", "dispatch/clock", "dispatch/process", "dispatch/relay/source",
+		"client", "store", "schedule", "dispatch/clock", "dispatch/process", "dispatch/relay/source",
 	},
 	"dispatch/relay/source": {},
 	"dispatch": parts("dispatch/index", "dispatch/secret", "dispatch/accept", "dispatch/report",
@@ -197,6 +197,7 @@ var behind = map[string][]string{
 	"go.uber.org/goleak": {},
 	"github.com/prometheus/client_golang/prom": {"dispatch", "dispatch/process", "dispatch/secret",
 		"dispatch/index", "dispatch/attempt", "dispatch/control", "dispatch/report", "dispatch/outbound",
+		"dispatch/relay",
 		"schedule/redisq", "schedule/memq", "store/sqlstore", plumbing, "web", "web/api", commands + "app"},
 }
 

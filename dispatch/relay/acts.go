@@ -1,0 +1,245 @@
+package relay
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
+)
+
+const (
+	actRetry  = "retry"
+	actDrop   = "drop"
+	actReplay = "replay"
+
+	actRunning = "running"
+	actDone    = "done"
+	actFailed  = "failed"
+
+	// actTries is how often a slice of an act may fail in the source before the act fails.
+	actTries = 5
+	// dropSlice is how many refused rows one statement deletes.
+	dropSlice   = 1000
+	defaultRate = 500
+	// replayMargin is how far before its time a replay begins: a row was removed after its callback was
+	// committed.
+	replayMargin = 5 * time.Minute
+)
+
+// acts have the newest act of the source. Renewals bring it and report its progress; the loop carries it out
+// in slices between scans. After a crash the next holder begins it again: a row that was handed over is
+// replayed, and one that was deleted is not there.
+type acts struct {
+	mu  sync.Mutex
+	run *actRun
+}
+
+// An actRun is an act in this process. Only the loop uses it; it changes p with the lock.
+type actRun struct {
+	act client.RelayAct
+	p   client.RelayActProgress
+	// after and kept are the last rows that were read.
+	after source.Key
+	kept  source.KeptRow
+	// next is when the next slice is due, and failures counts its failed tries.
+	next     time.Time
+	failures int
+}
+
+// offer takes the act of a reply. It reports whether there is a new one.
+func (a *acts) offer(act *client.RelayAct) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if act == nil {
+		a.run = nil
+		return false
+	}
+	if a.run != nil && a.run.act.ID == act.ID {
+		return false
+	}
+	a.run = &actRun{act: *act, p: client.RelayActProgress{ActID: act.ID, State: actRunning}}
+	return true
+}
+
+// progress returns the progress to report; nil: there is no act.
+func (a *acts) progress() *client.RelayActProgress {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.run == nil {
+		return nil
+	}
+	p := a.run.p
+	return &p
+}
+
+// open returns the act that is to be carried out; nil: none.
+func (a *acts) open() *actRun {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.run == nil || a.run.p.State != actRunning {
+		return nil
+	}
+	return a.run
+}
+
+// update changes the progress of an act.
+func (a *acts) update(run *actRun, change func(p *client.RelayActProgress)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change(&run.p)
+}
+
+// act carries out a slice of the open act, if it is due. It returns the pause before the next turn: at most
+// wait, and none if a slice is due.
+func (s *session) act(wait time.Duration) time.Duration {
+	run := s.acts.open()
+	if run == nil {
+		return wait
+	}
+	if !time.Now().Before(run.next) {
+		s.slice(run)
+	}
+	return min(wait, max(time.Until(run.next), 0))
+}
+
+// slice carries out a slice of an act.
+func (s *session) slice(run *actRun) {
+	var done bool
+	var err error
+	switch run.act.Action {
+	case actRetry:
+		done, err = s.retrySlice(run)
+	case actDrop:
+		done, err = s.dropSlice(run)
+	case actReplay:
+		done, err = s.replaySlice(run)
+	default:
+		err = fmt.Errorf("this relay does not know the action %q; update it", clip(run.act.Action, 64))
+		run.failures = actTries
+	}
+	s.upkeep.changed = s.upkeep.changed || run.act.Action != actReplay
+	_, bySink := err.(*sinkError)
+	switch {
+	case err == nil && !done:
+		run.failures = 0
+		return
+	case err == nil:
+		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, "" })
+		s.log.Info("relay act done", "action", run.act.Action, "act", run.act.ID)
+		return
+	case bySink:
+		s.failed(sideDispatcher, err)
+	default:
+		s.failed(sideSource, err)
+		run.failures++
+	}
+	s.acts.update(run, func(p *client.RelayActProgress) {
+		p.Error = clip(err.Error(), maxErrorText)
+		if run.failures >= actTries {
+			p.State = actFailed
+		}
+	})
+	run.next = time.Now().Add(longestWait / 6)
+}
+
+// filter returns which refused rows the act is about.
+func (run *actRun) filter() source.Filter {
+	return source.Filter{ID: run.act.RowID, Code: run.act.Code}
+}
+
+// retrySlice hands refused rows over again. What is refused again gets its new code and problem.
+func (s *session) retrySlice(run *actRun) (done bool, err error) {
+	rows, err := s.conn.ReadRefused(s.page, run.filter(), run.after, s.c.Batch)
+	if err != nil || len(rows) == 0 {
+		return err == nil, err
+	}
+	for i := range rows {
+		rows[i].Age = 0 // a person wants it, however old it is
+	}
+	sub, failed := s.resubmit(rows)
+	if len(sub.done) > 0 {
+		if _, err := s.conn.RemoveRefused(s.page, sub.done); err != nil {
+			return false, err
+		}
+	}
+	if failed != nil {
+		return false, failed
+	}
+	refused := append(sub.refused, sub.failing...)
+	if len(refused) > 0 {
+		if _, err := s.conn.UpdateRefused(s.page, refused); err != nil {
+			return false, err
+		}
+	}
+	run.after = rows[len(rows)-1].Key
+	s.progress(run, len(rows), sub)
+	return false, nil
+}
+
+// dropSlice deletes refused rows.
+func (s *session) dropSlice(run *actRun) (done bool, err error) {
+	n, err := s.conn.DropRefused(s.page, run.filter(), dropSlice)
+	if err != nil {
+		return false, err
+	}
+	s.acts.update(run, func(p *client.RelayActProgress) {
+		p.Matched += n
+		p.Dropped += n
+	})
+	return n < dropSlice, nil
+}
+
+// replaySlice hands kept rows over again, or counts them.
+func (s *session) replaySlice(run *actRun) (done bool, err error) {
+	perSecond := run.act.Rate
+	if perSecond <= 0 {
+		perSecond = defaultRate
+	}
+	began := time.Now()
+	kept, err := s.conn.ReadKept(s.page, run.act.Since.Add(-replayMargin), run.kept,
+		min(s.c.Batch, perSecond))
+	if err != nil || len(kept) == 0 {
+		return err == nil, err
+	}
+	if run.act.DryRun {
+		run.kept = kept[len(kept)-1]
+		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched += len(kept) })
+		return false, nil
+	}
+	rows := make([]source.Row, len(kept))
+	for i := range kept {
+		rows[i] = kept[i].Row
+	}
+	sub, err := s.resubmit(rows)
+	if err != nil {
+		return false, err
+	}
+	if len(sub.stayed)+len(sub.failing) > 0 {
+		return false, &sinkError{err: fmt.Errorf("%d rows cannot be handed over: %s",
+			len(sub.stayed)+len(sub.failing), append(sub.stayed, sub.failing...)[0].Problem)}
+	}
+	run.kept = kept[len(kept)-1]
+	run.next = began.Add(time.Duration(len(kept)) * time.Second / time.Duration(perSecond))
+	s.progress(run, len(kept), sub)
+	return false, nil
+}
+
+// resubmit hands rows of an act over.
+func (s *session) resubmit(rows []source.Row) (*submission, error) {
+	sub := &submission{sink: s.sink, source: s.c.Name, maxFailing: maxParked}
+	err := sub.submit(s.page, rows)
+	s.count(&sub.answer)
+	return sub, err
+}
+
+// progress counts the rows of a slice.
+func (s *session) progress(run *actRun, matched int, sub *submission) {
+	s.acts.update(run, func(p *client.RelayActProgress) {
+		p.Matched += matched
+		p.Accepted += sub.accepted
+		p.Replayed += sub.replayed
+		p.Refused += len(sub.refused) + len(sub.failing)
+	})
+}

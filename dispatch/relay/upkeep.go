@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/store"
+)
+
+const (
+	upkeepEvery = time.Minute
+	pruneSlice  = 1000
+	// pruneSlices bounds the slices of a turn, so that rows are not held up.
+	pruneSlices = 20
+)
+
+// An upkeep is when what is due beside scans was done.
+type upkeep struct {
+	// changed: there are other refused rows than reported.
+	changed bool
+	// The refused rows are read again at refusalsAt, or if they changed, at soonest.
+	refusalsAt, soonest time.Time
+	pruneAt             time.Time
+	// problem is why upkeep failed last. It does not keep the relay from handing rows over.
+	problem string
+}
+
+// keepUp reads the refused rows and deletes old kept rows, if due.
+func (s *session) keepUp() {
+	u, now := &s.upkeep, time.Now()
+	if !now.Before(u.refusalsAt) || u.changed && !now.Before(u.soonest) {
+		u.refusalsAt, u.soonest = now.Add(upkeepEvery), now.Add(renewEvery)
+		u.changed, u.problem = false, ""
+		if err := s.readRefusals(); err != nil {
+			s.upkeepFailed(fmt.Errorf("read refused rows: %w", err))
+		}
+	}
+	if s.c.Keep > 0 && !now.Before(u.pruneAt) {
+		more, err := s.pruneKept()
+		if !more {
+			u.pruneAt = now.Add(upkeepEvery)
+		}
+		if err != nil {
+			s.upkeepFailed(fmt.Errorf("delete old kept rows: %w", err))
+		}
+	}
+}
+
+func (s *session) upkeepFailed(err error) {
+	s.upkeep.problem = err.Error()
+	s.failed(sideSource, err)
+}
+
+// readRefusals puts the refused rows into the next report.
+func (s *session) readRefusals() error {
+	n, err := s.conn.CountRefused(s.page, store.RelayCountLimit)
+	if err != nil {
+		return err
+	}
+	newest := []client.RelayRefusal{}
+	if n > 0 {
+		rows, err := s.conn.Refused(s.page, store.MaxRelayRefusals)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			newest = append(newest, client.RelayRefusal{
+				ID: row.ID, Seq: row.Seq, Kind: row.Kind, Code: row.Code,
+				Problem: clip(row.Problem, maxProblem), RefusedAt: row.RefusedAt,
+			})
+		}
+	}
+	s.state.refused(n, newest)
+	return nil
+}
+
+// pruneKept deletes old kept rows in slices, and reports whether there are more.
+func (s *session) pruneKept() (more bool, err error) {
+	for range pruneSlices {
+		n, err := s.conn.PruneKept(s.page, s.c.Keep, pruneSlice)
+		if err != nil || n < pruneSlice {
+			return false, err
+		}
+	}
+	return true, nil
+}
