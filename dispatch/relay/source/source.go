@@ -18,6 +18,9 @@ const (
 	MaxPage = 8 << 20
 )
 
+// DefaultTable is the outbox table of a source that names none.
+const DefaultTable = "dispatcher_outbox"
+
 // A Dialect is the language of a source's database.
 type Dialect string
 
@@ -37,7 +40,8 @@ type Key struct {
 type Row struct {
 	Key
 	Kind string
-	// Age is the time since the insert by the clock of the database. Negative: the row is from the future.
+	// Age is the time since the insert by the clock of the database, in whole milliseconds. Negative: the row
+	// is from the future.
 	Age time.Duration
 	// Request and Body are nil above their limits. Body is nil too if the column is NULL.
 	Request, Body []byte
@@ -45,7 +49,7 @@ type Row struct {
 	RequestBytes, BodyBytes int
 }
 
-// A Refusal is a row that the dispatcher does not accept, and why.
+// A Refusal is a row that the dispatcher does not accept, and why. Code keeps 64 characters, Problem 1,000.
 type Refusal struct {
 	Key
 	Code, Problem string
@@ -62,9 +66,34 @@ type RefusedRow struct {
 // A Filter selects refused rows. Empty fields select all.
 type Filter struct{ ID, Code string }
 
+// A Kept is the place of a row in the table of removed rows. The zero value is before all rows.
+type Kept struct {
+	// DoneAt is when the row was removed, by the clock of the database.
+	DoneAt time.Time
+	Key
+}
+
 // A KeptRow is a row in the table of removed rows.
 type KeptRow struct {
 	Row
-	// DoneAt is when the row was removed, by the clock of the database.
 	DoneAt time.Time
+}
+
+// Kept returns the place of the row.
+func (r *KeptRow) Kept() Kept { return Kept{r.DoneAt, r.Key} }
+
+// A Level is the weight of a finding.
+type Level string
+
+// The levels: a source with an error is not read, one with warnings is.
+const (
+	LevelError   Level = "error"
+	LevelWarning Level = "warning"
+)
+
+// A Finding is something that a check found wrong in a database or its tables.
+type Finding struct {
+	Level Level
+	// Text says what is wrong, Cure how to change it. Both are sentences without a full stop.
+	Text, Cure string
 }

@@ -1,0 +1,220 @@
+package source
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// maxRows bounds the rows of a page.
+	maxRows = 1000
+	// firstPage is the limit of the first page. It doubles while pages are small in bytes.
+	firstPage = 16
+	// maxCode and maxProblem are in characters.
+	maxCode    = 64
+	maxProblem = 1000
+)
+
+// A Conn is a connection to a source. It must not be used by two goroutines at a time. Errors wrap ErrBroken
+// or ErrLocked, or are others. Each call ends after 30 s, and waits at most 2 s for a lock.
+type Conn struct {
+	Source *Source
+
+	db   session
+	d    Dialect
+	t    tables
+	keep bool
+	// page is the most rows of the next page. Its contents should fit into MaxPage.
+	page int
+}
+
+func newConn(s *Source, db session) *Conn {
+	return &Conn{Source: s, db: db, d: s.dialect, t: s.tables, keep: s.keep, page: firstPage}
+}
+
+// Close closes the connection. It may be broken.
+func (c *Conn) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	return c.db.close(ctx)
+}
+
+// Read returns the rows with a higher sequence number in their order. A page may have fewer rows than limit,
+// because its contents are at most MaxPage bytes (one row may always be read). more reports whether the page
+// was full: then the next rows may exist.
+func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, more bool, err error) {
+	where := []any{" FROM ", c.t.outbox, " WHERE seq > ", value{after}}
+	if c.Source.minAge > 0 {
+		where = append(where, " AND created_at <= ", c.d.ago(c.Source.minAge))
+	}
+	page, more, err := c.readPage(ctx, "read rows", limit, "NULL", where, "seq")
+	rows = make([]Row, len(page))
+	for i := range page {
+		rows[i] = page[i].Row
+	}
+	return rows, more, err
+}
+
+// readPage reads rows of one of the three tables, in the order of its key.
+func (c *Conn) readPage(ctx context.Context, op string, limit int, at string, where []any, order string,
+) (rows []KeptRow, more bool, err error) {
+	limit = min(limit, c.page, maxRows)
+	held, full := 0, false
+	s := c.d.compose("SELECT ", c.d.contents(), ", ", at, where, " ORDER BY ", order, " LIMIT ",
+		value{int64(limit)})
+	err = c.do(ctx, op, func(ctx context.Context) error {
+		return c.db.read(ctx, s, func(v columns) {
+			size := 0
+			for _, column := range v.values {
+				size += len(column)
+			}
+			full = full || held+size > MaxPage && held > 0
+			if full {
+				return
+			}
+			held += size
+			rows = append(rows, rowOf(v))
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	more = full || len(rows) == limit
+	switch {
+	case full:
+		c.page = len(rows)
+	case held < MaxPage/2:
+		c.page = min(2*c.page, maxRows)
+	}
+	return rows, more, nil
+}
+
+// contents are the columns of rowOf except the last one.
+func (d Dialect) contents() string {
+	length := "octet_length"
+	age := "CASE WHEN isfinite(created_at) THEN " +
+		"(date_part('epoch', clock_timestamp() - created_at) * 1000)::bigint END"
+	number := "::bigint"
+	if d == MySQL {
+		length, number = "LENGTH", ""
+		age = "TIMESTAMPDIFF(MICROSECOND, created_at, SYSDATE(6)) DIV 1000"
+	}
+	return "seq, id, kind, " + age + ", " + length + "(request)" + number + ", " + length + "(body)" +
+		number + ", CASE WHEN " + length + "(request) <= 524288 THEN request END" +
+		", CASE WHEN " + length + "(body) <= 262144 THEN body END"
+}
+
+// rowOf copies a row.
+func rowOf(v columns) KeptRow {
+	return KeptRow{Row: Row{
+		Key: Key{v.int(0, 0), v.text(1)}, Kind: v.text(2),
+		Age:          milliseconds(v.int(3, math.MinInt64)),
+		RequestBytes: int(v.int(4, 0)), BodyBytes: int(v.int(5, -1)),
+		Request: slices.Clone(v.values[6]), Body: slices.Clone(v.values[7]),
+	}, DoneAt: time.UnixMicro(v.int(8, 0)).UTC()}
+}
+
+// milliseconds returns a duration, at most what a Duration can be. A row whose time is not a number is from
+// the future.
+func milliseconds(n int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(max(-most, min(n, most))) * time.Millisecond
+}
+
+// micros returns a time as Unix microseconds.
+func (d Dialect) micros(column string) string {
+	if d == MySQL {
+		return "CAST(UNIX_TIMESTAMP(" + column + ") * 1000000 AS SIGNED)"
+	}
+	return "CASE WHEN isfinite(" + column + ") THEN (date_part('epoch', " + column +
+		") * 1000000)::bigint END"
+}
+
+// fromMicros is the opposite of micros.
+func (d Dialect) fromMicros(t time.Time) []any {
+	if d == MySQL {
+		return []any{"FROM_UNIXTIME(", value{t.UnixMicro()}, " / 1000000)"}
+	}
+	return []any{"timestamptz 'epoch' + ", value{t.UnixMicro()}, "::bigint * interval '1 microsecond'"}
+}
+
+// ago returns the time of the database's clock before a duration.
+func (d Dialect) ago(before time.Duration) []any {
+	if d == MySQL {
+		return []any{"NOW(6) - INTERVAL ", value{before.Microseconds()}, " MICROSECOND"}
+	}
+	return []any{"now() - ", value{before.Microseconds()}, "::bigint * interval '1 microsecond'"}
+}
+
+// Remove deletes rows and returns how many there were. With keep, it copies them in the same transaction.
+// More than 500 rows are several transactions.
+func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
+	return chunks(c, ctx, "remove rows", keys, func(keys []Key) []statement {
+		match := c.d.match("seq", keys)
+		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", match)
+		if !c.keep {
+			return []statement{remove}
+		}
+		// A second relay may copy the same row at the same time.
+		insert, twice := "INSERT", " ON CONFLICT DO NOTHING"
+		if c.d == MySQL {
+			insert, twice = "INSERT IGNORE", ""
+		}
+		keep := c.d.compose(insert, " INTO ", c.t.done, " (", copied, ") SELECT ", copied, " FROM ",
+			c.t.outbox, " WHERE ", match, twice)
+		return []statement{keep, remove}
+	})
+}
+
+// copied are the columns that all tables have.
+const copied = "seq, id, kind, request, body, created_at"
+
+// Waiting counts the rows with a higher sequence number, up to the limit.
+func (c *Conn) Waiting(ctx context.Context, after int64, limit int) (int, error) {
+	return c.count(ctx, "count rows", limit, " FROM ", c.t.outbox, " WHERE seq > ", value{after},
+		" ORDER BY seq")
+}
+
+// count counts rows up to the limit.
+func (c *Conn) count(ctx context.Context, op string, limit int, from ...any) (n int, err error) {
+	s := c.d.compose("SELECT COUNT(*) FROM (SELECT 1", from, " LIMIT ", value{int64(limit)}, ") counted")
+	err = c.do(ctx, op, func(ctx context.Context) error {
+		return c.db.read(ctx, s, func(v columns) { n = int(v.int(0, 0)) })
+	})
+	return n, err
+}
+
+// chunks changes rows, at most maxKeys in a transaction, and returns the number of changed rows. After an
+// error the number is that of the transactions before.
+func chunks[T any](c *Conn, ctx context.Context, op string, all []T, statements func([]T) []statement,
+) (changed int, err error) {
+	for some := range slices.Chunk(all, maxKeys) {
+		n, err := c.change(ctx, op, statements(some)...)
+		if err != nil {
+			return changed, err
+		}
+		changed += n
+	}
+	return changed, nil
+}
+
+// change runs statements in one transaction and returns the number of rows that the last one changed.
+func (c *Conn) change(ctx context.Context, op string, statements ...statement) (n int, err error) {
+	err = c.do(ctx, op, func(ctx context.Context) error {
+		n, err = c.db.change(ctx, statements...)
+		return err
+	})
+	return n, err
+}
+
+// do bounds the time of a call and adds the operation to its error.
+func (c *Conn) do(ctx context.Context, op string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	if err := f(ctx); err != nil {
+		return &opError{op, c.db.kind(err), err}
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+package source
+
+import (
+	"context"
+	"time"
+)
+
+// replayMargin is read before the start of a replay. Replays are harmless, a row that is left out is not.
+const replayMargin = 5 * time.Minute
+
+// keptOrder is the key of the table of removed rows.
+const keptOrder = "done_at, seq, id"
+
+// ReadKept returns removed rows in the order of their removal. The first page begins five minutes before
+// since, a time of this machine's clock; the clock of the database may differ. Later pages begin after the
+// last row of the page before. A page may have fewer rows than limit, as with Read; the last page is empty.
+func (c *Conn) ReadKept(ctx context.Context, since time.Time, after Kept, limit int) ([]KeptRow, error) {
+	rows, _, err := c.readPage(ctx, "read kept rows", limit, c.d.micros("done_at"),
+		c.keptSince(since, after), keptOrder)
+	return rows, err
+}
+
+// CountKept counts the rows that ReadKept would return from the start, up to the limit.
+func (c *Conn) CountKept(ctx context.Context, since time.Time, limit int) (int, error) {
+	return c.count(ctx, "count kept rows", limit, c.keptSince(since, Kept{})...)
+}
+
+func (c *Conn) keptSince(since time.Time, after Kept) []any {
+	from := []any{" FROM ", c.t.done, " WHERE done_at >= "}
+	if after == (Kept{}) {
+		return append(from, c.d.ago(time.Since(since)+replayMargin))
+	}
+	at := c.d.fromMicros(after.DoneAt)
+	return append(from, at, " AND (done_at > ", at, " OR seq > ", value{after.Seq}, " OR seq = ",
+		value{after.Seq}, " AND id > ", value{after.ID}, ")")
+}
+
+// PruneKept deletes rows that were removed before the time keep, oldest first and up to the limit, and
+// returns how many there were.
+func (c *Conn) PruneKept(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	where := append([]any{" WHERE done_at < "}, c.d.ago(keep)...)
+	return c.change(ctx, "delete kept rows", c.deleteFirst(c.t.done, keptOrder, where, min(limit, maxRows)))
+}

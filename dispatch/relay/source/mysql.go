@@ -1,0 +1,211 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// openMySQL parses the DSN.
+func (s *Source) openMySQL(o Options) error {
+	u, err := url.Parse(o.DSN)
+	if err != nil {
+		// The text of the error has the password.
+		return errors.New("the DSN is not a URL: in a user or password, characters such as @ and / must be " +
+			"percent-encoded")
+	}
+	if u.Hostname() == "" || u.User.Username() == "" {
+		return errors.New("the DSN has no host or no user: write mysql://user@host/database")
+	}
+	port := u.Port()
+	if port == "" {
+		port = "3306"
+	}
+	s.address, s.database = net.JoinHostPort(u.Hostname(), port), strings.TrimPrefix(u.Path, "/")
+	s.user = u.User.Username()
+
+	c := mysql.NewConfig()
+	c.Net, c.Addr, c.DBName, c.User = "tcp", s.address, s.database, s.user
+	c.Passwd, _ = u.User.Password()
+	if o.Password != "" {
+		c.Passwd = o.Password
+	}
+	if err := setTLS(c, u.Query()); err != nil {
+		return err
+	}
+	// One message a statement. The driver refuses to do this in the encodings where it is not safe.
+	c.InterpolateParams = true
+	c.ClientFoundRows = true
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, queryTimeout, queryTimeout
+	c.Logger = &mysql.NopLogger{}
+	if err := c.Apply(mysql.Charset("utf8mb4", "")); err != nil {
+		return err
+	}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return err
+	}
+	s.dial = func(ctx context.Context) (session, error) { return dialMySQL(ctx, connector) }
+	return nil
+}
+
+// setTLS reads the parameters of the DSN.
+func setTLS(c *mysql.Config, parameters url.Values) error {
+	mode, file := parameters.Get("tls"), parameters.Get("tls_ca")
+	parameters.Del("tls")
+	parameters.Del("tls_ca")
+	if len(parameters) > 0 {
+		return errors.New("the DSN has parameters other than tls and tls_ca")
+	}
+	switch mode {
+	case "", "false", "true", "skip-verify", "preferred":
+		c.TLSConfig = mode
+	default:
+		return errors.New("tls in the DSN is not true, false, skip-verify or preferred")
+	}
+	if file == "" {
+		return nil
+	}
+	if mode != "true" {
+		return errors.New("tls_ca in the DSN needs tls=true")
+	}
+	certificates, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("tls_ca in the DSN: %w", err)
+	}
+	c.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	if !c.TLS.RootCAs.AppendCertsFromPEM(certificates) {
+		return fmt.Errorf("tls_ca in the DSN: %s has no certificates", file)
+	}
+	return nil
+}
+
+// A mysqlSession is one connection. Its settings are those of the session.
+type mysqlSession struct {
+	pool *sql.DB
+	conn *sql.Conn
+}
+
+// mysqlSettings are the settings of a session. READ COMMITTED: under REPEATABLE READ a DELETE of a missing
+// row locks a gap, and INSERTs wait for it; under READ UNCOMMITTED rows of transactions that roll back would
+// be read. lock_wait_timeout is that of tables.
+var mysqlSettings = []string{
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+	fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', "+
+		"innodb_lock_wait_timeout = %[1]d, lock_wait_timeout = %[1]d", int(lockTimeout.Seconds())),
+}
+
+func dialMySQL(ctx context.Context, connector driver.Connector) (session, error) {
+	m := &mysqlSession{pool: sql.OpenDB(connector)}
+	m.pool.SetMaxOpenConns(1)
+	var err error
+	m.conn, err = m.pool.Conn(ctx)
+	for _, set := range mysqlSettings {
+		if err != nil {
+			return nil, errors.Join(err, m.pool.Close())
+		}
+		_, err = m.conn.ExecContext(ctx, set)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.pool.Close())
+	}
+	return m, nil
+}
+
+func (m *mysqlSession) read(ctx context.Context, s statement, each func(columns)) error {
+	rows, err := m.conn.QueryContext(ctx, s.sql, s.args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	raw, into := make([]sql.RawBytes, len(names)), make([]any, len(names))
+	values := make([][]byte, len(names))
+	for i := range raw {
+		into[i] = &raw[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i := range raw {
+			values[i] = raw[i]
+		}
+		each(columns{values, mysqlNumber})
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// mysqlNumber parses a number.
+func mysqlNumber(b []byte) int64 {
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	if err != nil {
+		return 0 // the columns are numbers
+	}
+	return n
+}
+
+func (m *mysqlSession) change(ctx context.Context, statements ...statement) (int, error) {
+	if len(statements) == 1 {
+		return execMySQL(ctx, m.conn, statements[0])
+	}
+	tx, err := m.conn.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, s := range statements {
+		if n, err = execMySQL(ctx, tx, s); err != nil {
+			_ = tx.Rollback() // if it fails, so does the connection, and the server rolls back
+			return 0, err
+		}
+	}
+	return n, tx.Commit()
+}
+
+func execMySQL(ctx context.Context, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, s statement) (int, error) {
+	result, err := db.ExecContext(ctx, s.sql, s.args...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func (m *mysqlSession) kind(err error) error {
+	server, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return ErrBroken // the driver closes the connection after every error of its own
+	}
+	switch server.Number {
+	case 1205, 1213: // lock wait timeout, deadlock
+		return ErrLocked
+	case 1290, 1792, 1836: // read-only; another server may have become the primary
+		return ErrBroken
+	case 1053, 1077, 1927, 3169: // shutdown, killed
+		return ErrBroken
+	}
+	return nil
+}
+
+func (m *mysqlSession) close(context.Context) error {
+	// A broken connection has nothing to close.
+	_ = m.conn.Close()
+	return m.pool.Close()
+}

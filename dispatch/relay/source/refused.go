@@ -1,0 +1,147 @@
+package source
+
+import (
+	"context"
+	"time"
+)
+
+// Refuse moves rows to the refused table and returns how many there were. A row that is there already, after
+// the sequence went back, is replaced. More than 500 rows are several transactions.
+func (c *Conn) Refuse(ctx context.Context, refusals []Refusal) (int, error) {
+	twice := " ON CONFLICT (id, seq) DO UPDATE SET kind = excluded.kind, request = excluded.request, " +
+		"body = excluded.body, created_at = excluded.created_at, code = excluded.code, " +
+		"problem = excluded.problem, refused_at = excluded.refused_at"
+	if c.d == MySQL {
+		twice = " ON DUPLICATE KEY UPDATE kind = VALUES(kind), request = VALUES(request), " +
+			"body = VALUES(body), created_at = VALUES(created_at), code = VALUES(code), " +
+			"problem = VALUES(problem), refused_at = VALUES(refused_at)"
+	}
+	return chunks(c, ctx, "refuse rows", refusals, func(refusals []Refusal) []statement {
+		var statements []statement
+		var keys []Key
+		for _, g := range grouped(refusals) {
+			statements = append(statements, c.d.compose("INSERT INTO ", c.t.refused, " (", copied,
+				", code, problem, refused_at) SELECT ", copied, ", ", c.d.string(g.code), ", ",
+				c.d.string(g.problem), ", ", c.d.ago(0), " FROM ", c.t.outbox, " WHERE ",
+				c.d.match("seq", g.keys), twice))
+			keys = append(keys, g.keys...)
+		}
+		return append(statements, c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", c.d.match("seq", keys)))
+	})
+}
+
+// string is a text argument where the database does not know its type.
+func (d Dialect) string(s string) []any {
+	if d == MySQL {
+		return []any{value{s}}
+	}
+	return []any{value{s}, "::text"}
+}
+
+// A group are rows with the same problem.
+type group struct {
+	code, problem string
+	keys          []Key
+}
+
+// grouped groups refusals in the order of the first of each group.
+func grouped(refusals []Refusal) []group {
+	type problem struct{ code, problem string }
+	var groups []group
+	at := map[problem]int{}
+	for _, r := range refusals {
+		p := problem{clean(r.Code, maxCode), clean(r.Problem, maxProblem)}
+		i, seen := at[p]
+		if !seen {
+			i = len(groups)
+			at[p] = i
+			groups = append(groups, group{code: p.code, problem: p.problem})
+		}
+		groups[i].keys = append(groups[i].keys, r.Key)
+	}
+	return groups
+}
+
+// Refused returns the newest refused rows.
+func (c *Conn) Refused(ctx context.Context, limit int) (rows []RefusedRow, err error) {
+	s := c.d.compose("SELECT seq, id, kind, code, LEFT(problem, 1000), ", c.d.micros("refused_at"), " FROM ",
+		c.t.refused, " ORDER BY refused_at DESC LIMIT ", value{int64(min(limit, maxRows))})
+	err = c.do(ctx, "read refused rows", func(ctx context.Context) error {
+		return c.db.read(ctx, s, func(v columns) {
+			rows = append(rows, RefusedRow{
+				Refusal{Key{v.int(0, 0), v.text(1)}, v.text(3), v.text(4)}, v.text(2),
+				time.UnixMicro(v.int(5, 0)).UTC(),
+			})
+		})
+	})
+	return rows, err
+}
+
+// CountRefused counts refused rows, up to the limit.
+func (c *Conn) CountRefused(ctx context.Context, f Filter, limit int) (int, error) {
+	return c.count(ctx, "count refused rows", limit, " FROM ", c.t.refused, c.d.where(f))
+}
+
+// where is the condition of a filter.
+func (d Dialect) where(f Filter) []any {
+	parts := []any{" WHERE id >= ", value{f.ID}}
+	if f.ID != "" {
+		parts = []any{" WHERE id = ", value{f.ID}}
+	}
+	if f.Code != "" {
+		parts = append(parts, " AND code = ", value{f.Code})
+	}
+	return parts
+}
+
+// ReadRefused returns refused rows with a higher key, in the order of their ids. The zero Key is before all.
+// A page may have fewer rows than limit, as with Read; the last page is empty.
+func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) ([]Row, error) {
+	where := []any{" FROM ", c.t.refused, c.d.where(f), " AND id >= ", value{after.ID}, " AND (id > ",
+		value{after.ID}, " OR seq > ", value{after.Seq}, ")"}
+	page, _, err := c.readPage(ctx, "read refused rows", limit, "NULL", where, "id, seq")
+	rows := make([]Row, len(page))
+	for i := range page {
+		rows[i] = page[i].Row
+	}
+	return rows, err
+}
+
+// RemoveRefused deletes refused rows and returns how many there were.
+func (c *Conn) RemoveRefused(ctx context.Context, keys []Key) (int, error) {
+	return chunks(c, ctx, "delete refused rows", keys, func(keys []Key) []statement {
+		return []statement{c.d.compose("DELETE FROM ", c.t.refused, " WHERE ", c.d.match("id", keys))}
+	})
+}
+
+// UpdateRefused replaces the code, the problem and the time of refused rows and returns how many there were.
+func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (n int, err error) {
+	for _, g := range grouped(refusals) {
+		changed, err := chunks(c, ctx, "update refused rows", g.keys, func(keys []Key) []statement {
+			return []statement{c.d.compose("UPDATE ", c.t.refused, " SET code = ", value{g.code},
+				", problem = ", value{g.problem}, ", refused_at = ", c.d.ago(0), " WHERE ",
+				c.d.match("id", keys))}
+		})
+		n += changed
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// DropRefused deletes refused rows, up to the limit, and returns how many there were.
+func (c *Conn) DropRefused(ctx context.Context, f Filter, limit int) (int, error) {
+	return c.change(ctx, "delete refused rows",
+		c.deleteFirst(c.t.refused, "id, seq", c.d.where(f), min(limit, maxRows)))
+}
+
+// deleteFirst deletes the first rows of a condition in the order of the table's key.
+func (c *Conn) deleteFirst(table, key string, where []any, limit int) statement {
+	first := []any{where, " ORDER BY ", key, " LIMIT ", value{int64(limit)}}
+	if c.d == MySQL {
+		return c.d.compose("DELETE FROM ", table, first)
+	}
+	return c.d.compose("DELETE FROM ", table, " WHERE (", key, ") IN (SELECT ", key, " FROM ", table, first,
+		")")
+}
