@@ -117,7 +117,8 @@ func (s *Source) Connect(ctx context.Context) (*Conn, error) {
 	}
 	for _, f := range findings {
 		if f.Level == LevelError {
-			return nil, errors.Join(&CheckError{findings}, db.close(ctx))
+			db.close(ctx)
+			return nil, &CheckError{findings}
 		}
 	}
 	return newConn(s, db), nil
@@ -129,7 +130,8 @@ func (s *Source) Check(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings, db.close(ctx)
+	db.close(ctx)
+	return findings, nil
 }
 
 // connect opens a session and runs the checks.
@@ -144,7 +146,8 @@ func (s *Source) connect(ctx context.Context) (session, []Finding, error) {
 	defer cancelCheck()
 	findings, err := s.check(ctx, db)
 	if err != nil {
-		return nil, nil, errors.Join(&opError{"check", db.kind(err), err}, db.close(ctx))
+		defer db.close(ctx)
+		return nil, nil, &opError{"check", db.kind(err), err}
 	}
 	return db, findings, nil
 }

@@ -35,10 +35,10 @@ func newConn(s *Source, db session) *Conn {
 }
 
 // Close closes the connection. It may be broken.
-func (c *Conn) Close() error {
+func (c *Conn) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	return c.db.close(ctx)
+	c.db.close(ctx)
 }
 
 // Read returns the rows with a higher sequence number in their order. A page may have fewer rows than limit,
@@ -149,11 +149,11 @@ func (d Dialect) ago(before time.Duration) []any {
 }
 
 // Remove deletes rows and returns how many there were. With keep, it copies them in the same transaction.
-// More than 500 rows are several transactions.
+// It removes all of them or, with an error, none.
 func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
 	return chunks(c, ctx, "remove rows", keys, func(keys []Key) []statement {
 		match := c.d.match("seq", keys)
-		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", match)
+		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", match).count()
 		if !c.keep {
 			return []statement{remove}
 		}
@@ -186,24 +186,19 @@ func (c *Conn) count(ctx context.Context, op string, limit int, from ...any) (n 
 	return n, err
 }
 
-// chunks changes rows, at most maxKeys in a transaction, and returns the number of changed rows. After an
-// error the number is that of the transactions before.
+// chunks changes rows in one transaction, with statements for at most maxKeys of them, and returns the number
+// of rows that the counted statements changed.
 func chunks[T any](c *Conn, ctx context.Context, op string, all []T, statements func([]T) []statement,
-) (changed int, err error) {
+) (n int, err error) {
+	var list []statement
 	for some := range slices.Chunk(all, maxKeys) {
-		n, err := c.change(ctx, op, statements(some)...)
-		if err != nil {
-			return changed, err
-		}
-		changed += n
+		list = append(list, statements(some)...)
 	}
-	return changed, nil
-}
-
-// change runs statements in one transaction and returns the number of rows that the last one changed.
-func (c *Conn) change(ctx context.Context, op string, statements ...statement) (n int, err error) {
+	if len(list) == 0 {
+		return 0, nil
+	}
 	err = c.do(ctx, op, func(ctx context.Context) error {
-		n, err = c.db.change(ctx, statements...)
+		n, err = c.db.change(ctx, list...)
 		return err
 	})
 	return n, err

@@ -39,5 +39,5 @@ func (c *Conn) keptSince(since time.Time, after Kept) []any {
 // returns how many there were.
 func (c *Conn) PruneKept(ctx context.Context, keep time.Duration, limit int) (int, error) {
 	where := append([]any{" WHERE done_at < "}, c.d.ago(keep)...)
-	return c.change(ctx, "delete kept rows", c.deleteFirst(c.t.done, keptOrder, where, min(limit, maxRows)))
+	return c.deleteFirst(ctx, "delete kept rows", c.t.done, keptOrder, where, limit)
 }

@@ -169,12 +169,17 @@ func (m *mysqlSession) change(ctx context.Context, statements ...statement) (int
 	}
 	n := 0
 	for _, s := range statements {
-		if n, err = execMySQL(ctx, tx, s); err != nil {
+		changed, err := execMySQL(ctx, tx, s)
+		n += changed
+		if err != nil {
 			_ = tx.Rollback() // if it fails, so does the connection, and the server rolls back
 			return 0, err
 		}
 	}
-	return n, tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 func execMySQL(ctx context.Context, db interface {
@@ -185,6 +190,9 @@ func execMySQL(ctx context.Context, db interface {
 		return 0, err
 	}
 	n, err := result.RowsAffected()
+	if !s.counted {
+		n = 0
+	}
 	return int(n), err
 }
 
@@ -204,8 +212,8 @@ func (m *mysqlSession) kind(err error) error {
 	return nil
 }
 
-func (m *mysqlSession) close(context.Context) error {
-	// A broken connection has nothing to close.
+func (m *mysqlSession) close(context.Context) {
+	// A broken connection is closed already.
 	_ = m.conn.Close()
-	return m.pool.Close()
+	_ = m.pool.Close()
 }

@@ -96,14 +96,16 @@ func (p *postgresSession) change(ctx context.Context, statements ...statement) (
 		batch.ExecParams(s.sql, textArgs(s.args), nil, nil, nil)
 	}
 	results := p.conn.ExecBatch(ctx, batch)
-	for results.NextResult() {
+	for i := -1; results.NextResult(); i++ { // the first one is limitLocks
 		tag, err := results.ResultReader().Close()
-		if err != nil {
-			return 0, errors.Join(err, results.Close())
+		if err == nil && i >= 0 && statements[i].counted {
+			n += int(tag.RowsAffected())
 		}
-		n = int(tag.RowsAffected())
 	}
-	return n, results.Close()
+	if err := results.Close(); err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // textArgs encodes arguments in the text format.
@@ -151,9 +153,6 @@ func (p *postgresSession) kind(err error) error {
 	return nil
 }
 
-func (p *postgresSession) close(ctx context.Context) error {
-	if p.conn.IsClosed() {
-		return nil
-	}
-	return p.conn.Close(ctx)
+func (p *postgresSession) close(ctx context.Context) {
+	_ = p.conn.Close(ctx) // a broken connection is closed already
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // Refuse moves rows to the refused table and returns how many there were. A row that is there already, after
-// the sequence went back, is replaced. More than 500 rows are several transactions.
+// the sequence went back, is replaced. It moves all of them or, with an error, none.
 func (c *Conn) Refuse(ctx context.Context, refusals []Refusal) (int, error) {
 	twice := " ON CONFLICT (id, seq) DO UPDATE SET kind = excluded.kind, request = excluded.request, " +
 		"body = excluded.body, created_at = excluded.created_at, code = excluded.code, " +
@@ -26,7 +26,8 @@ func (c *Conn) Refuse(ctx context.Context, refusals []Refusal) (int, error) {
 				c.d.match("seq", g.keys), twice))
 			keys = append(keys, g.keys...)
 		}
-		return append(statements, c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", c.d.match("seq", keys)))
+		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", c.d.match("seq", keys)).count()
+		return append(statements, remove)
 	})
 }
 
@@ -110,38 +111,38 @@ func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) 
 // RemoveRefused deletes refused rows and returns how many there were.
 func (c *Conn) RemoveRefused(ctx context.Context, keys []Key) (int, error) {
 	return chunks(c, ctx, "delete refused rows", keys, func(keys []Key) []statement {
-		return []statement{c.d.compose("DELETE FROM ", c.t.refused, " WHERE ", c.d.match("id", keys))}
+		return []statement{c.d.compose("DELETE FROM ", c.t.refused, " WHERE ", c.d.match("id", keys)).count()}
 	})
 }
 
 // UpdateRefused replaces the code, the problem and the time of refused rows and returns how many there were.
-func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (n int, err error) {
-	for _, g := range grouped(refusals) {
-		changed, err := chunks(c, ctx, "update refused rows", g.keys, func(keys []Key) []statement {
-			return []statement{c.d.compose("UPDATE ", c.t.refused, " SET code = ", value{g.code},
+func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (int, error) {
+	return chunks(c, ctx, "update refused rows", refusals, func(refusals []Refusal) []statement {
+		var statements []statement
+		for _, g := range grouped(refusals) {
+			statements = append(statements, c.d.compose("UPDATE ", c.t.refused, " SET code = ", value{g.code},
 				", problem = ", value{g.problem}, ", refused_at = ", c.d.ago(0), " WHERE ",
-				c.d.match("id", keys))}
-		})
-		n += changed
-		if err != nil {
-			return n, err
+				c.d.match("id", g.keys)).count())
 		}
-	}
-	return n, nil
+		return statements
+	})
 }
 
 // DropRefused deletes refused rows, up to the limit, and returns how many there were.
 func (c *Conn) DropRefused(ctx context.Context, f Filter, limit int) (int, error) {
-	return c.change(ctx, "delete refused rows",
-		c.deleteFirst(c.t.refused, "id, seq", c.d.where(f), min(limit, maxRows)))
+	return c.deleteFirst(ctx, "delete refused rows", c.t.refused, "id, seq", c.d.where(f), limit)
 }
 
 // deleteFirst deletes the first rows of a condition in the order of the table's key.
-func (c *Conn) deleteFirst(table, key string, where []any, limit int) statement {
-	first := []any{where, " ORDER BY ", key, " LIMIT ", value{int64(limit)}}
-	if c.d == MySQL {
-		return c.d.compose("DELETE FROM ", table, first)
+func (c *Conn) deleteFirst(ctx context.Context, op, table, key string, where []any, limit int,
+) (n int, err error) {
+	first := []any{where, " ORDER BY ", key, " LIMIT ", value{int64(min(limit, maxRows))}}
+	if c.d == Postgres {
+		first = []any{" WHERE (", key, ") IN (SELECT ", key, " FROM ", table, first, ")"}
 	}
-	return c.d.compose("DELETE FROM ", table, " WHERE (", key, ") IN (SELECT ", key, " FROM ", table, first,
-		")")
+	err = c.do(ctx, op, func(ctx context.Context) error {
+		n, err = c.db.change(ctx, c.d.compose("DELETE FROM ", table, first).count())
+		return err
+	})
+	return n, err
 }

@@ -117,11 +117,7 @@ func (w *world) connect(o source.Options) *source.Conn {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			w.t.Errorf("close: %v", err)
-		}
-	})
+	w.t.Cleanup(c.Close)
 	return c
 }
 

@@ -12,11 +12,11 @@ type session interface {
 	// read calls each with every row. The columns are valid until it returns. An error of each does not end
 	// the query.
 	read(ctx context.Context, s statement, each func(columns)) error
-	// change runs statements in one transaction. It returns the number of rows that the last one changed.
+	// change runs statements in one transaction. It returns the number of rows that the counted ones changed.
 	change(ctx context.Context, statements ...statement) (int, error)
 	// kind returns ErrBroken, ErrLocked or nil.
 	kind(err error) error
-	close(ctx context.Context) error
+	close(ctx context.Context)
 }
 
 // columns are the values of a row. NULL is nil.
@@ -37,8 +37,14 @@ func (c columns) text(i int) string { return string(c.values[i]) }
 
 // A statement is SQL with arguments: int64, string, []int64 or []string. MySQL has no slices.
 type statement struct {
-	sql  string
-	args []any
+	sql     string
+	args    []any
+	counted bool
+}
+
+func (s statement) count() statement {
+	s.counted = true
+	return s
 }
 
 // value is an argument in the parts of a statement.
@@ -67,7 +73,7 @@ func (d Dialect) compose(parts ...any) statement {
 		}
 	}
 	add(parts)
-	return statement{text.String(), args}
+	return statement{sql: text.String(), args: args}
 }
 
 // maxKeys bounds the keys of a statement. MariaDB makes a table of 1,000 values, and then scans.
