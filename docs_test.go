@@ -131,7 +131,8 @@ func TestMetricsOfThePagesExist(t *testing.T) {
 		}
 		for _, name := range metric.FindAllString(string(text), -1) {
 			series := regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(name, "")
-			if !slices.Contains(known, name) && !slices.Contains(known, series) {
+			isTable := strings.HasPrefix(name, "dispatcher_outbox") // that of the relay
+			if !slices.Contains(known, name) && !slices.Contains(known, series) && !isTable {
 				t.Errorf("%s names the metric %s, which does not exist", page, name)
 			}
 		}

@@ -8,6 +8,7 @@
 #   debootstrap, dpkg-deb, lintian, rpm, systemd, strace and shellcheck, for the packages and the units
 #   Prometheus with promtool and Alertmanager, for the alert rules
 #   a JDK, Node, PHP, Python and openssl, for the programs and commands of the documents
+#   Spring, and the libraries of these languages for PostgreSQL and MariaDB, for the outbox programs
 # As root on Debian or Ubuntu the script installs missing packages. Otherwise it lists them and fails. Valkey
 # is optional: it is installed if the release has it. The script starts no service: the tests start their own
 # servers on free ports.
@@ -65,6 +66,47 @@ missing() {
   fi
 }
 
+# node_has reports whether Node finds a module where apt or npm puts it.
+node_has() {
+  local places=/usr/share/nodejs:/usr/lib/nodejs
+  if command -v npm >/dev/null; then
+    places=$places:$(npm root --global)
+  fi
+  NODE_PATH=$places node -e "require('$1')" 2>/dev/null
+}
+
+# python_has reports whether the system's Python has a module; another Python in the PATH does not count.
+python_has() {
+  /usr/bin/python3 -c "import $1" 2>/dev/null
+}
+
+# missing_libraries lists the packages with libraries of the outbox programs.
+missing_libraries() {
+  local jar driver
+  for jar in postgresql:libpostgresql-jdbc-java mariadb-java-client:libmariadb-java \
+    spring3-jdbc:libspring-jdbc-java spring3-context:libspring-context-java; do
+    [ -e "/usr/share/java/${jar%%:*}.jar" ] || echo "${jar##*:}"
+  done
+  for driver in pgsql mysql; do
+    php -r "exit(extension_loaded('pdo_$driver') ? 0 : 1);" 2>/dev/null || echo "php-$driver"
+  done
+  python_has psycopg || echo python3-psycopg
+  python_has pymysql || echo python3-pymysql
+  # Debian's modules need Debian's Node. A Node from elsewhere has npm.
+  if ! command -v npm >/dev/null; then
+    node_has pg || echo node-pg
+    node_has mysql || echo node-mysql
+  fi
+}
+
+# missing_modules lists the modules of Node that npm must install.
+missing_modules() {
+  if [ "$size" = full ] && command -v npm >/dev/null; then
+    node_has pg || echo pg@8
+    node_has mysql || echo mysql@2
+  fi
+}
+
 # missing_full lists what make test-full needs in addition: a package for each program that is missing.
 missing_full() {
   local program package
@@ -91,6 +133,7 @@ php php-cli
 python3 python3
 openssl openssl
 EOF
+  missing_libraries
 }
 
 # wanted prints the package of Valkey if it is not installed and the package lists have it.
@@ -107,15 +150,20 @@ wanted() {
 }
 
 packages=$(missing | sort -u | tr '\n' ' ')
+modules=$(missing_modules | tr '\n' ' ')
 can_install=no
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && can_install=yes
-if [ -z "$packages" ] && { [ $can_install = no ] || [ -z "$(wanted)" ]; }; then
+if [ -z "$packages$modules" ] && { [ $can_install = no ] || [ -z "$(wanted)" ]; }; then
   exit 0
 fi
 
 if [ $can_install = no ]; then
   echo "the tests need these packages: $packages" >&2
   install="sudo apt-get update && sudo apt-get install -y --no-install-recommends $packages"
+  if [ -n "$modules" ]; then
+    echo "and these modules of Node: $modules" >&2
+    install="$install && sudo npm install --global --ignore-scripts $modules"
+  fi
   echo "install them; on Debian or Ubuntu: $install" >&2
   exit 1
 fi
@@ -140,6 +188,14 @@ if [ -n "$packages" ]; then
     exit 1
   fi
 fi
+if [ -n "$modules" ]; then
+  # shellcheck disable=SC2086 # the list is words
+  if ! npm install --global --ignore-scripts --no-audit --no-fund $modules >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "npm could not install: $modules" >&2
+    exit 1
+  fi
+fi
 valkey=$(wanted)
 if [ -n "$valkey" ]; then
   options="-o Acquire::Retries=0 -o Acquire::http::Timeout=10"
@@ -149,7 +205,7 @@ if [ -n "$valkey" ]; then
 fi
 rm -f "$log"
 
-still=$(missing | tr '\n' ' ')
+still=$({ missing; missing_modules; } | tr '\n' ' ')
 if [ -n "$still" ]; then
   echo "installed, but still not found: $still" >&2
   exit 1

@@ -138,11 +138,16 @@ func plan() []part {
 		{"vet", always, fixed(program("go", "vet", "-tags", tags, "./..."),
 			program("go", "vet", "-tags", tags+" failpoints", "./..."),
 			inBench("go", "vet", "-tags", tags, "./..."),
+			inOutbox("go", "vet", "./..."),
+			inOutboxTrial("go", "vet", "-tags", tags, "./..."),
 			inTools("go", "vet", "./..."))},
-		{"modules", always, fixed(program(verify...), inBench(verify...), inTools(verify...))},
+		{"modules", always, fixed(program(verify...), inBench(verify...), inOutbox(verify...),
+			inOutboxTrial(verify...), inTools(verify...))},
 		{"staticcheck", always, fixed(
 			program("go", "tool", "-modfile=tools/go.mod", "staticcheck", "-tags", tags, "./..."),
 			inBench("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
+			inOutbox("go", "tool", "-modfile=../tools/go.mod", "staticcheck", "./..."),
+			inOutboxTrial("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
 			inTools("go", "tool", "staticcheck", "./..."))},
 		{"unit", always, each(func(size string) command { return tests(size, "25m", packages...) })},
 		{"race", always, func(size string) []command {
@@ -174,6 +179,8 @@ func plan() []part {
 			inCheck("go", "tool", "-modfile=../../tools/go.mod", "staticcheck", "-tags", tags, "./..."),
 			tests(sizeFull, "20m", "./...").in(checkDir))},
 		{"bench", always, fixed(tests(sizeTest, "10m", "-short", "./...").in("e2e/bench"))},
+		{"outbox", always, fixed(tests(sizeTest, "10m", "./...").in("outbox"),
+			tests(sizeTest, "10m", "./...").in(outboxTrial))},
 		{"tools", always, fixed(tests(sizeTest, "10m", "./...").in("tools"))},
 		{"smoke", always, func(size string) []command {
 			commands := []command{tests(sizeTest, "10m", "./e2e/smoke").announced()}
@@ -237,6 +244,13 @@ func skip(names ...string) string { return "-skip=^" + strings.Join(names, "|^")
 func program(argv ...string) command { return command{argv: argv} }
 
 func inBench(argv ...string) command { return program(argv...).in("e2e/bench") }
+
+func inOutbox(argv ...string) command { return program(argv...).in("outbox") }
+
+// outboxTrial is the module that runs module outbox on real servers.
+const outboxTrial = "e2e/outbox"
+
+func inOutboxTrial(argv ...string) command { return program(argv...).in(outboxTrial) }
 
 // checkDir is the module that checks the files in deploy.
 const checkDir = "deploy/check"
