@@ -97,7 +97,7 @@ var own = map[string][]string{
 	commands + "console": {"client", "schedule"},
 	commands + "config": {
 		"store", "schedule", "schedule/redisq", "dispatch/outbound", "dispatch/outbound/sink",
-		"dispatch/trace", "dispatch", "migrations", "web/signin", commands + "console",
+		"dispatch/trace", "dispatch", "dispatch/relay", "migrations", "web/signin", commands + "console",
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {

@@ -116,7 +116,7 @@ func TestBadValues(t *testing.T) {
 var ownedSettings = map[string]bool{
 	"listen": true, "ops_listen": true, "data_dir": true, "database_url": true, "redis_url": true,
 	"admin_key": true, "master_key": true, "otlp_headers": true,
-	"oidc_client_secret": true, "alert_sink": true,
+	"oidc_client_secret": true, "alert_sink": true, "relay": true,
 	"shutdown_delay": true, "drain_timeout": true,
 }
 

@@ -36,6 +36,7 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 			"otlp_headers":       "Authorization=Bearer%20abc",
 			"oidc_client_secret": "of-the-provider",
 			"alert_sink":         `[{"type":"slack","url":"https://hooks.slack.example/services/T/B/X"}]`,
+			"relay":              `[{"name":"pay","dsn":"mysql://relay:password@db:3306/pay"}]`,
 		} {
 			if err := os.WriteFile(filepath.Join(keys, file), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
@@ -58,6 +59,7 @@ func TestTheProgramAcceptsTheEnvironment(t *testing.T) {
 				`drain_timeout +2m `, `shutdown_delay +15s `, `horizon +1h `,
 				`trace_sample_ratio +0\.05 `, `hold +false `,
 				`oidc_client_secret +\*\*\* `, `alert_sink +\S*slack`,
+				`relay +\S*relay:\*\*\*@db`,
 			} {
 				if !regexp.MustCompile(`(?m)^\s*` + line).Match(out) {
 					t.Errorf("%s: no line %q:\n%s", name, line, out)

@@ -22,7 +22,8 @@ func NewLogger(c *console.Console, s *config.Settings) *slog.Logger {
 	if err != nil {
 		level = slog.LevelInfo
 	}
-	clean := func(_ []string, a slog.Attr) slog.Attr { return scrubAttr(s, a) }
+	scrub := s.Scrubber()
+	clean := func(_ []string, a slog.Attr) slog.Attr { return scrubAttr(scrub, a) }
 	if s.LogFormat == "text" || s.LogFormat == "" && c.ErrTerminal {
 		return slog.New(tint.NewTextHandler(c.Err, &tint.Options{
 			Level:       level,
@@ -35,14 +36,14 @@ func NewLogger(c *console.Console, s *config.Settings) *slog.Logger {
 }
 
 // scrubAttr masks secrets in a text or an error, and formats durations as texts.
-func scrubAttr(s *config.Settings, a slog.Attr) slog.Attr {
+func scrubAttr(scrub func(string) string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case string:
-		if clean := s.Scrub(v); clean != v {
+		if clean := scrub(v); clean != v {
 			a.Value = slog.StringValue(clean)
 		}
 	case error:
-		a.Value = slog.StringValue(s.Scrub(v.Error()))
+		a.Value = slog.StringValue(scrub(v.Error()))
 	case time.Duration:
 		a.Value = slog.StringValue(v.String())
 	}

@@ -28,6 +28,7 @@ const (
 	RoleAPI    = "api"
 	RoleUI     = "ui"
 	RoleWorker = "worker"
+	RoleRelay  = "relay"
 )
 
 // MasterKeyBytes is the size of a master key in bytes.
@@ -92,6 +93,7 @@ func (s *Settings) check() []problem {
 	c.durations()
 	c.logs()
 	c.traces()
+	c.relay()
 	c.sinks()
 	return c.problems
 }
@@ -285,12 +287,12 @@ func (c *checker) sending() {
 // process can read this index.
 func (c *checker) roles() {
 	for _, role := range c.Roles {
-		if role != RoleAPI && role != RoleUI && role != RoleWorker {
-			c.refuse("roles", "%q is not api, ui or worker", role)
+		if role != RoleAPI && role != RoleUI && role != RoleWorker && role != RoleRelay {
+			c.refuse("roles", "%q is not api, ui, worker or relay", role)
 		}
 	}
 	if len(c.Roles) == 0 {
-		c.refuse("roles", "is empty; name at least one of api, ui and worker")
+		c.refuse("roles", "is empty; name at least one of api, ui, worker and relay")
 		return
 	}
 	if !c.Has(RoleWorker) && c.Embedded() {
@@ -346,6 +348,14 @@ func (c *checker) traces() {
 	}
 	if !(c.TraceSampleRatio >= 0 && c.TraceSampleRatio <= 1) { // also refuses NaN
 		c.refuse("trace_sample_ratio", "%g is not between 0 and 1", c.TraceSampleRatio)
+	}
+}
+
+// relay checks the sources of relay. That their databases and projects exist is checked while they are read.
+func (c *checker) relay() {
+	_, wrong := c.Sources()
+	for _, e := range wrong {
+		c.refuse("relay", "%s", strings.TrimSpace(e.Field+" "+e.Message))
 	}
 }
 

@@ -22,7 +22,8 @@ import (
 // --config file, the flag (--redis-url) and the environment variable (DISPATCHER_REDIS_URL). Only the
 // tags have the name, default and help.
 //
-// The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL. The
+// The tag secret masks the value in every output: "all" masks all of it, "url" the credentials in a URL, and
+// "sinks" and "sources" those in a list of them. The
 // tag variable names a variable of another program that counts if the setting's own one is not set. The tag
 // format is "json" for a text that a file may also hold as lists and mappings.
 type Settings struct {
@@ -60,12 +61,14 @@ type Settings struct {
 	Horizon         time.Duration `key:"horizon" group:"Sending" default:"0s" help:"Callbacks that are due later than this stay in SQL and are loaded into Redis in time. At least 2m. 0s: Redis has the whole backlog. Must be the same in all processes."`
 	Hold            bool          `key:"hold" group:"Sending" default:"false" help:"Start without sending: accept callbacks but attempt none. An index on Redis that differs from SQL is not repaired, so that the command verify can compare them."`
 
-	Roles             []string      `key:"roles" group:"Life cycle" default:"api,ui,worker" help:"Roles of this process: any of api, ui and worker."`
+	Roles             []string      `key:"roles" group:"Life cycle" default:"api,ui,worker,relay" help:"Roles of this process: any of api, ui, worker and relay. The role relay does nothing without the setting relay."`
 	Migrate           bool          `key:"migrate" group:"Life cycle" default:"true" help:"Apply the SQL migrations at the start. With --migrate=false, run the command migrate first."`
 	ShutdownDelay     time.Duration `key:"shutdown_delay" group:"Life cycle" default:"0s" help:"How long the API stays open after SIGTERM, so that load balancers notice."`
 	DrainTimeout      time.Duration `key:"drain_timeout" group:"Life cycle" default:"25s" help:"How long attempts in flight may continue after SIGTERM. Unfinished ones are retried and not counted."`
 	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long payloads of finished callbacks are kept."`
 	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks and their attempts are kept. At least 7d, as long as idempotency keys are kept."`
+
+	Relay string `key:"relay" group:"Relay" format:"json" secret:"sources" help:"Outbox tables in databases of applications that this process reads: a JSON list of sources such as {\"name\":\"pay\",\"dsn\":\"postgres://relay:password@db/pay\"}. The name is a part of every idempotency key. Needs the role relay, or the command relay."`
 
 	AlertSink string `key:"alert_sink" group:"Alerts" format:"json" secret:"sinks" help:"Where this process sends alerts about SQL, the queue and the master keys: a JSON list of at most 10 sinks such as {\"type\":\"slack\",\"url\":\"https://…\"}, as in POST /v1/alerts. They need neither SQL nor the queue."`
 

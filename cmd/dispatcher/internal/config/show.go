@@ -2,14 +2,17 @@ package config
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sink"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -132,7 +135,7 @@ func maskQuery(query string) string {
 func harmlessParameter(name string) bool {
 	switch name {
 	case "sslmode", "application_name", "connect_timeout", "pool_max_conns", "search_path", "db", "protocol",
-		"target_session_attrs":
+		"target_session_attrs", "tls":
 		return true
 	}
 	return false
@@ -149,6 +152,8 @@ func maskValue(s setting, value string) string {
 		return maskURL(value)
 	case s.secret == "sinks":
 		return maskSinks(value)
+	case s.secret == "sources":
+		return maskSources(value)
 	}
 	return value
 }
@@ -167,6 +172,52 @@ func maskSinks(text string) string {
 	return string(shown)
 }
 
+// maskSources returns a list of sources as it was written, with the credentials of its DSNs masked. A text
+// that is not such a list is masked completely.
+func maskSources(text string) string {
+	if _, wrong := relay.ParseSources([]byte(text)); len(wrong) > 0 {
+		return masked
+	}
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return masked
+	}
+	for _, source := range list {
+		dsn, _ := source["dsn"].(string)
+		source["dsn"] = maskURL(dsn)
+	}
+	shown, err := json.Marshal(list)
+	if err != nil {
+		return masked
+	}
+	return string(shown)
+}
+
+// Sources returns the outbox tables of relay, one for each number of a range.
+func (s *Settings) Sources() ([]relay.SourceConfig, []store.FieldError) {
+	if s.Relay == "" {
+		return nil, nil
+	}
+	return relay.ParseSources([]byte(s.Relay))
+}
+
+// sourceSecrets returns the passwords in the DSNs of relay, as they are and as they are written.
+func (s *Settings) sourceSecrets() []string {
+	sources, _ := s.Sources()
+	secrets := map[string]bool{}
+	for i := range sources {
+		u, err := url.Parse(sources[i].DSN)
+		if err != nil || u.User == nil {
+			continue
+		}
+		plain, _ := u.User.Password()
+		authority := strings.SplitN(sources[i].DSN, "/", 4)[2] // of SCHEME://AUTHORITY/DATABASE
+		_, written, _ := strings.Cut(authority[:strings.LastIndex(authority, "@")], ":")
+		secrets[plain], secrets[written] = true, true
+	}
+	return slices.Collect(maps.Keys(secrets))
+}
+
 // Sinks returns the sinks of alert_sink.
 func (s *Settings) Sinks() ([]sink.Config, []store.FieldError) {
 	if s.AlertSink == "" {
@@ -176,8 +227,17 @@ func (s *Settings) Sinks() ([]sink.Config, []store.FieldError) {
 }
 
 // Scrub masks the settings' secrets in a text, such as the error of a driver.
-func (s *Settings) Scrub(text string) string {
-	secrets := append([]string{s.AdminKey, s.OIDCClientSecret}, s.MasterKey...)
+func (s *Settings) Scrub(text string) string { return s.Scrubber()(text) }
+
+// Scrubber returns Scrub for many texts. It parses the sources of relay once: there may be a thousand.
+func (s *Settings) Scrubber() func(text string) string {
+	sources := s.sourceSecrets()
+	return func(text string) string { return s.scrub(text, sources) }
+}
+
+// scrub masks the settings' secrets, and more of them, in a text.
+func (s *Settings) scrub(text string, more []string) string {
+	secrets := slices.Concat([]string{s.AdminKey, s.OIDCClientSecret}, s.MasterKey, more)
 	for _, header := range s.OTLPHeaders {
 		_, value, _ := strings.Cut(header, "=")
 		secrets = append(secrets, value)

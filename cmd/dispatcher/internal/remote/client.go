@@ -79,6 +79,17 @@ func (cl *Client) Use(transport http.RoundTripper, timeout time.Duration) (err e
 	return err
 }
 
+// Once returns a client of the API that sends each call once, with a timeout. Its errors are those of package
+// client.
+func (cl *Client) Once(timeout time.Duration) (*client.Client, error) {
+	o := cl.options
+	o.Retries, o.Timeout = -1, timeout
+	if o.HTTPClient.Transport == nil {
+		o.HTTPClient = nil // a client that keeps connections, for many calls at once
+	}
+	return client.New(o)
+}
+
 // clientKey finds the key: in the flag, the environment, the files that the environment names, or the data
 // directory. origin is where it was found.
 func clientKey(c *console.Console, f Flags) (key, origin string, err error) {
