@@ -38,9 +38,10 @@ func (a *Amount) UnmarshalJSON(raw []byte) error {
 // An AlertWhen is the condition of an alert. The kind decides which fields it has; a missing one has the
 // default of its kind.
 type AlertWhen struct {
-	Kind string `json:"kind" api:"required" schema:"enum: [oldest_due, dead_rate, endpoint_success, breaker_open, poll_unresolved, schedule_late, reconcile]"`
-	// Threshold: a duration (oldest_due, breaker_open, schedule_late), dead callbacks in a minute (dead_rate)
-	// or polls without a final result within the window (poll_unresolved).
+	Kind string `json:"kind" api:"required" schema:"enum: [oldest_due, dead_rate, endpoint_success, breaker_open, poll_unresolved, schedule_late, reconcile, relay_lag, relay_refused]"`
+	// Threshold. A duration: oldest_due, breaker_open, schedule_late, relay_lag. Dead callbacks in a minute:
+	// dead_rate. Polls without a final result within the window: poll_unresolved. Refused rows of an outbox
+	// table: relay_refused.
 	Above Amount `json:"above,omitempty" schema:"type: [string, integer, \"null\"], examples: [5m, 10]"`
 	// endpoint_success: the lowest success rate, in percent.
 	Below float64 `json:"below,omitempty" schema:"minimum: 1, maximum: 100, default: 90"`

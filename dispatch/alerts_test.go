@@ -285,6 +285,39 @@ func TestReconciliationFires(t *testing.T) {
 	})
 }
 
+// An outbox table that no relay reads fires, and so do refused rows. Both resolve when a relay reports that
+// all is well.
+func TestOutboxTablesFire(t *testing.T) {
+	with(nil).run(t, func(b *fixture) {
+		hold := func(r store.RelayReport) {
+			b.Helper()
+			must(b.engine.HoldRelay(b.Context(), project, "pay",
+				store.RelayHold{Holder: "relay-1", Origin: "db/pay/outbox", Report: &r}))
+		}
+		lag := b.rule(rules.When{Kind: "relay_lag"})
+		hold(store.RelayReport{})
+		time.Sleep(55 * time.Second)
+		b.is("messages before the threshold", b.messages(), []string(nil))
+		b.awaitMessage("firing: pay: The outbox table is delayed by 1m", 20*time.Second)
+		firings := must(b.engine.AlertFirings(b.Context(), project, lag.ID))
+		b.is("instance", firings[0].Instance, "pay")
+		b.rule(rules.When{Kind: "relay_refused"})
+		hold(store.RelayReport{RefusedRows: store.RelayCountLimit})
+		b.awaitMessage("firing: pay: Refused rows of the outbox table: 10000+ (limit 0).", 20*time.Second)
+		for range 40 {
+			hold(store.RelayReport{})
+			time.Sleep(3 * time.Second)
+		}
+		var resolved int
+		for _, m := range b.messages() {
+			if strings.HasPrefix(m, "resolved: ") {
+				resolved++
+			}
+		}
+		b.is("resolved alerts", resolved, 2)
+	})
+}
+
 // Errors of an alert name its fields as the API does.
 func TestWrongAlert(t *testing.T) {
 	with(nil).run(t, func(b *fixture) {
@@ -297,6 +330,9 @@ func TestWrongAlert(t *testing.T) {
 			{"when.above", rules.When{Kind: "oldest_due", AboveCount: new(int64(5))}},
 			{"when.above", rules.When{Kind: "dead_rate", AboveTime: new(time.Minute)}},
 			{"when.above", rules.When{Kind: "reconcile", AboveCount: new(int64(1))}},
+			{"when.above", rules.When{Kind: "relay_lag", AboveTime: new(time.Second)}},
+			{"when.above", rules.When{Kind: "relay_refused", AboveTime: new(time.Minute)}},
+			{"when.above", rules.When{Kind: "relay_refused", AboveCount: new(int64(10_001))}},
 			{"when.below", rules.When{Kind: "endpoint_success", Below: new(0.9)}},
 			{"when.below", rules.When{Kind: "dead_rate", Below: new(50.0)}},
 			{"when.window", rules.When{Kind: "dead_rate", Window: new(time.Minute)}},

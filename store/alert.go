@@ -22,18 +22,22 @@ const (
 	// AlertReconcile: a reconciliation of the last days does not balance, references or the list are missing,
 	// or the daily run is late.
 	AlertReconcile AlertKind = "reconcile"
+	// AlertRelayLag: an outbox source lags by more than Above, also because no relay holds it.
+	AlertRelayLag AlertKind = "relay_lag"
+	// AlertRelayRefused: an outbox source has more than Above refused rows.
+	AlertRelayRefused AlertKind = "relay_refused"
 )
 
 // AlertKinds lists every kind.
 func AlertKinds() []AlertKind {
 	return []AlertKind{AlertOldestDue, AlertDeadRate, AlertEndpointSuccess, AlertBreakerOpen,
-		AlertPollUnresolved, AlertScheduleLate, AlertReconcile}
+		AlertPollUnresolved, AlertScheduleLate, AlertReconcile, AlertRelayLag, AlertRelayRefused}
 }
 
 // An AlertWhen is the condition of an alert. Which fields a kind has is decided by package alert.
 type AlertWhen struct {
 	Kind AlertKind `json:"kind"`
-	// Above is milliseconds (oldest_due, breaker_open, schedule_late) or a number of callbacks.
+	// Above is milliseconds (oldest_due, breaker_open, schedule_late, relay_lag) or a number.
 	Above int64 `json:"above,omitempty"`
 	// Below is a percentage.
 	Below float64 `json:"below,omitempty"`

@@ -59,6 +59,7 @@ type Store interface {
 	LateSchedules(ctx context.Context, project string, before int64, limit int) ([]store.Schedule, error)
 	Schedule(ctx context.Context, project, id string) (store.Schedule, error)
 	Project(ctx context.Context, id string) (store.Project, error)
+	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
 	ReconcileReports(ctx context.Context, project, before string, limit int) ([]store.ReconcileReport, error)
 }
 

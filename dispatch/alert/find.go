@@ -35,7 +35,8 @@ type projectView struct {
 	project string
 	minutes []store.Activity
 	totals  []store.EndpointTotal
-	read    struct{ minutes, totals bool }
+	sources []store.RelaySource
+	read    struct{ minutes, totals, sources bool }
 }
 
 // find returns what breaks the condition of an alert, or nearly does.
@@ -55,6 +56,8 @@ func (v *projectView) find(ctx context.Context, a *store.Alert) ([]finding, erro
 		return v.scheduleLate(ctx, w)
 	case store.AlertReconcile:
 		return v.reconcile(ctx)
+	case store.AlertRelayLag, store.AlertRelayRefused:
+		return v.relay(ctx, w)
 	}
 	return nil, nil
 }
@@ -273,6 +276,27 @@ func (v *projectView) scheduleLate(ctx context.Context, w *store.AlertWhen) ([]f
 		case s.LastError != "":
 			found = append(found, finding{instance: s.ID, name: s.Name, value: neverRan})
 		}
+	}
+	return found, nil
+}
+
+// relay looks for outbox sources that lag, or that have refused rows.
+func (v *projectView) relay(ctx context.Context, w *store.AlertWhen) ([]finding, error) {
+	if !v.read.sources {
+		sources, err := v.as.o.Store.RelaySources(ctx, v.project)
+		if err != nil {
+			return nil, err
+		}
+		v.sources, v.read.sources = sources, true
+	}
+	var found []finding
+	for i := range v.sources {
+		s := &v.sources[i]
+		value := float64(s.Report.RefusedRows)
+		if w.Kind == store.AlertRelayLag {
+			value = float64(s.LagMs(v.now))
+		}
+		found = append(found, above(s.Name, s.Name, value, float64(w.Above), false)...)
 	}
 	return found, nil
 }

@@ -42,6 +42,10 @@ var english = words{
 		store.AlertPollUnresolved:  "Within %[3]s %[1]s status polls ended without a result (limit %[2]s).",
 		store.AlertScheduleLate:    "The schedule is late by %[1]s (threshold %[2]s).",
 		store.AlertReconcile:       "Daily reconciliation: %[1]s of the expected callbacks are missing.",
+		store.AlertRelayLag: "The outbox table is delayed by %[1]s (threshold %[2]s). " +
+			"Check that its relay runs; the page Relay says why.",
+		store.AlertRelayRefused: "Refused rows of the outbox table: %[1]s (limit %[2]s). " +
+			"The page Relay says why, and retries them.",
 	},
 	noList:     "Daily reconciliation: the list of expected callbacks was not submitted.",
 	unbalanced: "Daily reconciliation: the counts do not balance; callbacks are stored incompletely.",
@@ -63,6 +67,8 @@ var chinese = words{
 		store.AlertPollUnresolved:  "%[3]s 内有 %[1]s 个状态轮询未获最终结果（阈值 %[2]s）。",
 		store.AlertScheduleLate:    "定时任务已延迟 %[1]s（阈值 %[2]s）。",
 		store.AlertReconcile:       "每日对账异常：应有回调中缺少 %[1]s 条。",
+		store.AlertRelayLag:        "发件箱表已延迟 %[1]s（阈值 %[2]s）。请确认其中继在运行；原因见“发件箱中继”页面。",
+		store.AlertRelayRefused:    "发件箱表有 %[1]s 条被拒记录（上限 %[2]s）。请在“发件箱中继”页面查看原因并重试。",
 	},
 	noList:     "每日对账异常：未收到应有回调的清单。",
 	unbalanced: "每日对账异常：账目不平，存储的回调不完整。",
@@ -104,12 +110,14 @@ func (w *words) sentence(a *store.Alert, value float64) string {
 	case kind == store.AlertReconcile && value == notRun:
 		return w.notRun
 	}
-	threshold := float64(a.When.Above)
+	threshold, measured := float64(a.When.Above), shown(r.Unit, value)
+	if a.When.Kind == store.AlertRelayRefused && value >= store.RelayCountLimit {
+		measured = shown(r.Unit, store.RelayCountLimit-1) + "+"
+	}
 	if r.Unit == Percent {
 		threshold = a.When.Below
 	}
-	return fmt.Sprintf(w.kinds[a.When.Kind], shown(r.Unit, value), shown(r.Unit, threshold),
-		span(a.When.Window))
+	return fmt.Sprintf(w.kinds[a.When.Kind], measured, shown(r.Unit, threshold), span(a.When.Window))
 }
 
 // shown returns a value as text, in its unit.
@@ -274,7 +282,7 @@ func nextDigest(a *store.Alert, now int64) int64 {
 }
 
 // Page returns the path of the page of the admin UI that shows the cause of firings of one alert. A single
-// endpoint, lane or schedule has its own page, and several have a list.
+// endpoint, lane, schedule or outbox table has its own page, and several have a list.
 func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
 	own := func(page, list string) string {
 		if len(firings) != 1 || firings[0].Instance == "" {
@@ -306,6 +314,8 @@ func Page(w *store.AlertWhen, firings []store.AlertFiring) string {
 			}
 		}
 		return "/ui/books"
+	case store.AlertRelayLag, store.AlertRelayRefused:
+		return own("/ui/relay/", "/ui/relay")
 	}
 	return "/ui/alerts"
 }

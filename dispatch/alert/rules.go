@@ -59,6 +59,8 @@ func Rules() []Rule {
 		{Kind: store.AlertScheduleLate, Unit: Duration, Least: 10 * second, Most: week, Default: 60 * second,
 			Scope: "schedule"},
 		{Kind: store.AlertReconcile},
+		{Kind: store.AlertRelayLag, Unit: Duration, Least: 10 * second, Most: week, Default: 60 * second},
+		{Kind: store.AlertRelayRefused, Unit: Count, Least: 0, Most: store.RelayCountLimit - 1, Default: 0},
 	}
 }
 
@@ -146,7 +148,7 @@ func (w *When) threshold(r *Rule, c *store.AlertWhen, f *accept.Findings) {
 	case r.Unit == Duration && w.AboveCount != nil:
 		f.Add("when.above", `must be a duration such as "5m"`)
 	case r.Unit == Count && w.AboveTime != nil:
-		f.Add("when.above", "must be a number of callbacks")
+		f.Add("when.above", "must be a number")
 	case r.Unit == Percent && w.Below != nil:
 		field, value = "when.below", *w.Below
 	case w.AboveTime != nil:

@@ -142,6 +142,8 @@ func (b *base) measured(kind store.AlertKind, value float64) string {
 		return b.duration((time.Duration(value) * time.Millisecond).Round(time.Second))
 	case r.Unit == alert.Percent:
 		return strconv.FormatFloat(value, 'f', 1, 64) + " %"
+	case kind == store.AlertRelayRefused:
+		return b.rowCount(int(value))
 	case r.Unit == alert.Count:
 		return grouped(int64(value))
 	}
@@ -255,6 +257,8 @@ func (b *base) addCause(row *alertRow, firings []store.AlertFiring) {
 		cure("endpoint.pause.button", "/endpoints/"+store.EndpointPrefix+one+"/pause")
 	case row.When.Kind == store.AlertBreakerOpen && one != "":
 		cure("lanes.pause.button", "/lanes/pause", "key", one)
+	case row.When.Kind == store.AlertRelayRefused && one != "":
+		cure("relay.retry", "/relay/"+one+"/retry")
 	case row.When.Kind == store.AlertScheduleLate && one != "":
 		cure("schedules.run", "/schedules/"+store.SchedulePrefix+one+"/run")
 	}

@@ -13,7 +13,7 @@ import (
 func TestAlertLinksShowTheCause(t *testing.T) {
 	t.Parallel()
 	w := newWorld("callbacks {}", "endpoints {} {} {}", `lanes {"Key":"shop"} {"Key":"tea"}`,
-		"schedules {} {} {}", "dead {}")
+		"schedules {} {} {}", "dead {}", "sources {} {}")
 	w.has.Endpoints[0].FailingSince, w.has.Schedules[0].NextAt = testNow-1000, testNow-60_000
 	b := signedIn(t, w)
 	firings := []store.AlertFiring{{Instance: testID(1)}, {Instance: testID(2)}}
@@ -21,8 +21,11 @@ func TestAlertLinksShowTheCause(t *testing.T) {
 		for _, lane := range []string{"", "shop"} {
 			for n := range len(firings) + 1 {
 				found := firings[:n]
-				if kind == store.AlertBreakerOpen {
+				switch kind {
+				case store.AlertBreakerOpen:
 					found = []store.AlertFiring{{Instance: "shop"}, {Instance: "tea"}}[:n]
+				case store.AlertRelayLag, store.AlertRelayRefused:
+					found = []store.AlertFiring{{Instance: "pay-001"}, {Instance: "pay-002"}}[:n]
 				}
 				page := alert.Page(&store.AlertWhen{Kind: kind, Lane: lane}, found)
 				res := b.get(page).ok()

@@ -45,8 +45,8 @@ type alertArg struct {
 // alertFields are the flags of alert create and alert set.
 type alertFields struct {
 	Name        string  `in:"name" placeholder:"TEXT" help:"Name, unique in the project."`
-	Kind        string  `in:"when.kind" placeholder:"KIND" help:"Condition: oldest_due, dead_rate, endpoint_success, breaker_open, poll_unresolved, schedule_late or reconcile."`
-	Above       string  `placeholder:"VALUE" help:"Threshold: a duration such as 5m, or a number of callbacks."`
+	Kind        string  `in:"when.kind" placeholder:"KIND" help:"Condition: oldest_due, dead_rate, endpoint_success, breaker_open, poll_unresolved, schedule_late, reconcile, relay_lag or relay_refused."`
+	Above       string  `placeholder:"VALUE" help:"Threshold: a duration such as 5m, or a number."`
 	Below       float64 `in:"when.below" placeholder:"PERCENT" help:"Lowest success rate of an endpoint, in percent. Default: 90."`
 	For         string  `in:"when.for" placeholder:"DURATION" help:"How long the condition holds before the alert fires."`
 	Window      string  `in:"when.window" placeholder:"DURATION" help:"Time that is counted, 1m to 2h."`
