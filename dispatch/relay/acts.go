@@ -23,9 +23,8 @@ const (
 	// dropSlice is how many refused rows one statement deletes.
 	dropSlice   = 1000
 	defaultRate = 500
-	// replayMargin is how far before its time a replay begins: a row was removed after its callback was
-	// committed.
-	replayMargin = 5 * time.Minute
+	// maxCount bounds the count of a dry run.
+	maxCount = 10_000_000
 )
 
 // acts have the newest act of the source. Renewals bring it and report its progress; the loop carries it out
@@ -42,7 +41,7 @@ type actRun struct {
 	p   client.RelayActProgress
 	// after and kept are the last rows that were read.
 	after source.Key
-	kept  source.KeptRow
+	kept  source.Kept
 	// next is when the next slice is due, and failures counts its failed tries.
 	next     time.Time
 	failures int
@@ -198,15 +197,14 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 		perSecond = defaultRate
 	}
 	began := time.Now()
-	kept, err := s.conn.ReadKept(s.page, run.act.Since.Add(-replayMargin), run.kept,
-		min(s.c.Batch, perSecond))
-	if err != nil || len(kept) == 0 {
+	if run.act.DryRun {
+		n, err := s.conn.CountKept(s.page, run.act.Since, maxCount)
+		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched = n })
 		return err == nil, err
 	}
-	if run.act.DryRun {
-		run.kept = kept[len(kept)-1]
-		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched += len(kept) })
-		return false, nil
+	kept, err := s.conn.ReadKept(s.page, run.act.Since, run.kept, min(s.c.Batch, perSecond))
+	if err != nil || len(kept) == 0 {
+		return err == nil, err
 	}
 	rows := make([]source.Row, len(kept))
 	for i := range kept {
@@ -220,7 +218,7 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 		return false, &sinkError{err: fmt.Errorf("%d rows cannot be handed over: %s",
 			len(sub.stayed)+len(sub.failing), append(sub.stayed, sub.failing...)[0].Problem)}
 	}
-	run.kept = kept[len(kept)-1]
+	run.kept = kept[len(kept)-1].Kept()
 	run.next = began.Add(time.Duration(len(kept)) * time.Second / time.Duration(perSecond))
 	s.progress(run, len(kept), sub)
 	return false, nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
@@ -46,10 +47,6 @@ type SourceConfig struct {
 const (
 	maxConfigBytes = 1 << 20
 	maxSourceName  = 64
-	// maxTableName leaves room for the suffix of the tables of refused and removed rows.
-	maxTableName = 54
-
-	DefaultTable   = "dispatcher_outbox"
 	DefaultProject = "default"
 	defaultPoll    = 100 * time.Millisecond
 	minPoll        = 10 * time.Millisecond
@@ -64,15 +61,15 @@ const (
 type setting struct {
 	Name         string  `json:"name"`
 	DSN          string  `json:"dsn"`
-	PasswordFile string  `json:"password_file,omitempty"`
-	Table        string  `json:"table,omitempty"`
-	Origin       string  `json:"origin,omitempty"`
-	Project      string  `json:"project,omitempty"`
-	Poll         *string `json:"poll,omitempty"`
-	Batch        *int    `json:"batch,omitempty"`
-	Keep         string  `json:"keep,omitempty"`
-	MinAge       string  `json:"min_age,omitempty"`
-	Tail         *bool   `json:"tail,omitempty"`
+	PasswordFile string  `json:"password_file"`
+	Table        string  `json:"table"`
+	Origin       string  `json:"origin"`
+	Project      string  `json:"project"`
+	Poll         *string `json:"poll"`
+	Batch        *int    `json:"batch"`
+	Keep         string  `json:"keep"`
+	MinAge       string  `json:"min_age"`
+	Tail         *bool   `json:"tail"`
 }
 
 // ParseSources parses the setting relay, a JSON list, and expands its ranges: a name, dsn or table with
@@ -183,10 +180,8 @@ func (s *setting) config() (SourceConfig, []store.FieldError) {
 	}
 	p.check(IsSourceName(c.Name), "name", "must have 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")
 	if c.Table == "" {
-		c.Table = DefaultTable
+		c.Table = source.DefaultTable
 	}
-	p.check(isTable(c.Table), "table",
-		"must be TABLE or SCHEMA.TABLE, each at most 54 of the characters a-z, A-Z, 0-9 and '_'")
 	if c.Project == "" {
 		c.Project = DefaultProject
 	}
@@ -200,16 +195,27 @@ func (s *setting) config() (SourceConfig, []store.FieldError) {
 	}
 	c.Keep = p.duration("keep", s.Keep, 0, maxKeep)
 	c.MinAge = p.duration("min_age", s.MinAge, 0, maxMinAge)
-	address, err := addressOf(c.DSN)
-	if err != nil {
-		p.check(false, "dsn", err.Error())
-	}
 	p.check(len(c.Origin) <= maxOrigin, "origin", "must have at most 500 bytes")
+	p.table(&c)
+	return c, p.wrong
+}
+
+// table checks the DSN and the table, and sets the default origin.
+func (p *parser) table(c *SourceConfig) {
+	if _, err := source.Open(source.Options{DSN: c.DSN}); err != nil {
+		p.check(false, "dsn", "must be a URL such as postgres://relay@db:5432/pay or "+
+			"mysql://relay@db:3306/pay; "+err.Error())
+		return
+	}
+	s, err := source.Open(source.Options{DSN: c.DSN, Table: c.Table})
+	if err != nil {
+		p.check(false, "table", "must be a table: "+err.Error())
+		return
+	}
 	if c.Origin == "" {
-		c.Origin = address + "/" + c.Table
+		c.Origin = s.Origin()
 		p.check(len(c.Origin) <= maxOrigin, "dsn", "is too long; set origin to a shorter name of the table")
 	}
-	return c, p.wrong
 }
 
 // maxOrigin bounds the text that a source's name stands for.
@@ -242,35 +248,6 @@ func (p *parser) duration(field, text string, least, most time.Duration) time.Du
 func IsSourceName(name string) bool {
 	return name != "" && len(name) <= maxSourceName &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
-}
-
-// isTable reports whether a text is a table with or without its schema.
-func isTable(table string) bool {
-	parts := strings.Split(table, ".")
-	for _, part := range parts {
-		if part == "" || len(part) > maxTableName || strings.Trim(part, letters+"0123456789_") != "" {
-			return false
-		}
-	}
-	return len(parts) <= 2
-}
-
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-// Masked returns the source for display: its DSN has no user, no password and no values of options.
-func (c SourceConfig) Masked() SourceConfig {
-	c.DSN = store.MaskURL(c.DSN)
-	return c
-}
-
-// MarshalJSON returns the source as the setting has it.
-func (c SourceConfig) MarshalJSON() ([]byte, error) {
-	poll := c.Poll.String()
-	return json.Marshal(setting{
-		Name: c.Name, DSN: c.DSN, PasswordFile: c.PasswordFile, Table: c.Table, Origin: c.Origin,
-		Project: c.Project, Poll: &poll, Batch: &c.Batch, Keep: c.Keep.String(), MinAge: c.MinAge.String(),
-		Tail: &c.Tail,
-	})
 }
 
 // Label returns the source's name for metrics and health: NAME, or PROJECT/NAME outside of the default

@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,12 +10,12 @@ import (
 
 func TestSourcesHaveDefaults(t *testing.T) {
 	list, wrong := relay.ParseSources(
-		[]byte(`[{"name":"pay","dsn":"mysql://relay:pw@DB1/pay?tls=true"}]`))
+		[]byte(`[{"name":"pay","dsn":"mysql://relay:pw@db1/pay?tls=true"}]`))
 	if wrong != nil || len(list) != 1 {
 		t.Fatal(list, wrong)
 	}
 	want := relay.SourceConfig{
-		Name: "pay", DSN: "mysql://relay:pw@DB1/pay?tls=true", Table: "dispatcher_outbox",
+		Name: "pay", DSN: "mysql://relay:pw@db1/pay?tls=true", Table: "dispatcher_outbox",
 		Origin: "db1:3306/pay/dispatcher_outbox", Project: "default", Poll: 100 * time.Millisecond,
 		Batch: 500, Tail: true,
 	}
@@ -36,14 +35,6 @@ func TestSourcesHaveSettings(t *testing.T) {
 	}
 	if wrong != nil || len(list) != 1 || list[0] != want {
 		t.Errorf("got %+v, %v, want %+v", list, wrong, want)
-	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, wrong := relay.ParseSources(text)
-	if wrong != nil || len(again) != 1 || again[0] != want {
-		t.Errorf("%s is read as %+v, %v", text, again, wrong)
 	}
 	if label := list[0].Label(); label != "shop/a.b_c-1" {
 		t.Errorf("label %s", label)
@@ -85,11 +76,11 @@ func TestWrongSourcesAreRefused(t *testing.T) {
 		`[] []`:  ": has text after its end",
 		`[1]`:    "[0]: must be an object",
 		`[null]`: "[0].name: must have 1 to 64|[0].dsn: must be a URL",
-		`[{"name":"a",` + dsn + `},{"name":"a","dsn":"mysql://h/d"}]`: "[1].name: is the same as",
-		`[{"name":"a",` + dsn + `},{"name":"b",` + dsn + `}]`:         "[1].table: is the same as",
-		`[{"name":"a{1..2}",` + dsn + `}]`:                            "[0].table: is the same as",
-		`[` + many[1:] + `]`:                                          "[1]: has more than 1000 sources",
-		strings.Repeat(" ", 1<<20+1):                                  ": is longer than 1 MiB",
+		`[{"name":"a",` + dsn + `},{"name":"a","dsn":"mysql://u@h/d"}]`: "[1].name: is the same as",
+		`[{"name":"a",` + dsn + `},{"name":"b",` + dsn + `}]`:           "[1].table: is the same as",
+		`[{"name":"a{1..2}",` + dsn + `}]`:                              "[0].table: is the same as",
+		`[` + many[1:] + `]`:                                            "[1]: has more than 1000 sources",
+		strings.Repeat(" ", 1<<20+1):                                    ": is longer than 1 MiB",
 	})
 	refuses(t, members("name", dsn, map[string]string{
 		`"A"`: "must have 1 to 64", `"a/b"`: "must have 1 to 64", `""`: "must have 1 to 64",
@@ -99,6 +90,7 @@ func TestWrongSourcesAreRefused(t *testing.T) {
 		`"sqlite://f"`: "must be a URL", `"mysql://h"`: "must be a URL",
 		`"relay:sEcret@tcp(h)/d"`: "must be a URL", `"mysql://u:sEc/ret@h/d"`: "must be a URL",
 		`"mysql://u:sEcr%et@h/d"`: "must be a URL", `"mysql://u:sE#cret@h/d"`: "must be a URL",
+		`"mysql://u@h/d?sEc=1"`: "must be a URL", `"postgres://u:sEc@h/d?sslmode=no"`: "must be a URL",
 		`"mysql://u@h/d{1..2}_{1..3}"`: "has the range {1..3} beside {1..2}",
 		`"mysql://u@h/d{2..1}"`:        "has the range {2..1}, which must ascend",
 		`"mysql://u@h/d{0..1000}"`:     "has the range {0..1000}, which must ascend",
@@ -112,8 +104,8 @@ func TestWrongSourcesAreRefused(t *testing.T) {
 		"min_age": {`"-1s"`: "must be from", `"61m"`: "must be from"},
 		"batch":   {`0`: "must be from 1 to 1000", `1001`: "must be from 1 to 1000"},
 		"table": {
-			`"a b"`: "must be TABLE", `"a.b.c"`: "must be TABLE", `"a."`: "must be TABLE",
-			`"` + strings.Repeat("a", 55) + `"`: "must be TABLE",
+			`"a b"`: "must be a table", `"a.b.c"`: "must be a table", `"a."`: "must be a table",
+			`"` + strings.Repeat("a", 55) + `"`: "must be a table",
 		},
 		"origin":  {`"` + strings.Repeat("a", 501) + `"`: "must have at most 500"},
 		"project": {`"a b"`: "must be the name"},
@@ -167,24 +159,9 @@ func refuses(t *testing.T, lists map[string]string) {
 
 // The same name in two projects is two sources.
 func TestNamesAreOfAProject(t *testing.T) {
-	list, wrong := relay.ParseSources([]byte(`[{"name":"a","dsn":"mysql://h/d"},
-		{"name":"a","dsn":"mysql://h/e","project":"p"}]`))
+	list, wrong := relay.ParseSources([]byte(`[{"name":"a","dsn":"mysql://u@h/d"},
+		{"name":"a","dsn":"mysql://u@h/e","project":"p"}]`))
 	if wrong != nil || len(list) != 2 {
 		t.Error(list, wrong)
-	}
-}
-
-func TestMaskedSourceHasNoSecret(t *testing.T) {
-	list, wrong := relay.ParseSources([]byte(
-		`[{"name":"a","dsn":"postgres://relay:sEcret@h:1/d?password=sEcret&sslmode=require"}]`))
-	if wrong != nil {
-		t.Fatal(wrong)
-	}
-	text, err := json.Marshal(list[0].Masked())
-	if err != nil || strings.Contains(string(text), "sEcret") || !strings.Contains(string(text), "h:1/d") {
-		t.Errorf("%s, %v", text, err)
-	}
-	if strings.Contains(list[0].Origin, "sEcret") {
-		t.Errorf("origin %s", list[0].Origin)
 	}
 }

@@ -1,10 +1,7 @@
 package relay
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,30 +51,6 @@ func (s *setting) expand() (list []setting, field string, err error) {
 		list = append(list, one)
 	}
 	return list, "", nil
-}
-
-// ports are the schemes of a DSN and their default ports.
-var ports = map[string]string{"postgres": "5432", "postgresql": "5432", "mysql": "3306", "mariadb": "3306"}
-
-// addressOf returns HOST:PORT/DATABASE of a DSN. Its errors contain no part of the DSN.
-func addressOf(dsn string) (string, error) {
-	const form = "must be a URL such as postgres://relay@db:5432/pay or mysql://relay@db:3306/pay"
-	u, err := url.Parse(dsn)
-	if err != nil {
-		return "", errors.New(form + "; special characters of a password are written as %XX")
-	}
-	port, known := ports[u.Scheme]
-	database := strings.Trim(u.Path, "/")
-	if !known || u.Hostname() == "" || database == "" {
-		return "", errors.New(form)
-	}
-	if strings.ContainsAny(database, "/@") || u.Fragment != "" {
-		return "", errors.New(form + "; '@', '/' and '#' of a password are written as %40, %2F and %23")
-	}
-	if u.Port() != "" {
-		port = u.Port()
-	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), port) + "/" + database, nil
 }
 
 // duplicates finds sources with one name in a project, and tables that two sources would read.

@@ -9,9 +9,9 @@
 //     in the refused table.
 //   - A row that is handed over again, after a crash or by a second relay, is a replay: its idempotency key
 //     is SOURCE/ID.
-//   - The first completed scan that begins after a commit reads the row, if the commit came within two seconds
-//     of the INSERT. Scans that reach further back find later commits within seconds, and all within minutes.
-//   - At most one page of a source is accepted and not removed.
+//   - The first completed scan that begins after a commit reads the row, if the commit came within two
+//     seconds of the INSERT. Scans that reach further back find later commits.
+//   - At most one page of a source is accepted and not removed. Single locked rows do not count.
 //
 // One relay at a time reads a source, by a lease in the dispatcher. It saves double work; nothing above
 // depends on it. The package knows no SQL and no HTTP: a Conn is a source, and a Sink is a dispatcher.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 
 const (
 	// A change of several rows is tried changeTries times as a whole. Then each row is changed alone, until
-	// maxChangeFailures rows failed: a row that is locked takes a timeout each time.
-	changeTries       = 3
+	// maxChangeFailures rows failed: a locked row takes a timeout each time.
+	changeTries       = 2
 	changeWait        = 100 * time.Millisecond
 	maxChangeFailures = 10
 )
@@ -91,7 +92,6 @@ func (s *session) remove(rows []source.Row, keys []source.Key) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("remove rows: %w", err)
 	if len(failed) == len(keys) || len(failed) >= maxChangeFailures {
 		return err
 	}
@@ -108,6 +108,7 @@ func (s *session) refuse(rows []source.Row, refused []source.Refusal) {
 	if len(refused) == 0 {
 		return
 	}
+	process.Failpoint("relay_in_refuse")
 	failed, err := apply(s.page, refused, s.conn.Refuse)
 	s.upkeep.changed = true
 	moved := len(refused) - len(failed)
@@ -118,7 +119,6 @@ func (s *session) refuse(rows []source.Row, refused []source.Refusal) {
 	if err == nil {
 		return
 	}
-	err = fmt.Errorf("move refused rows aside: %w", err)
 	s.failed(sideSource, err)
 	byKey := index(rows)
 	for _, f := range failed {
@@ -140,7 +140,7 @@ func apply[T any](ctx context.Context, rows []T, change func(context.Context, []
 			return nil, nil
 		}
 	}
-	if len(rows) == 1 {
+	if len(rows) == 1 || errors.Is(err, source.ErrBroken) {
 		return rows, err
 	}
 	err = nil

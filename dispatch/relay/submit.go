@@ -22,7 +22,7 @@ const (
 	maxCall = 8 << 20
 	// Bounds of what the refused table stores, in bytes.
 	maxCode    = 64
-	maxProblem = 2000
+	maxProblem = 1000
 )
 
 // Codes of rows that the relay itself refuses. The dispatcher's own refusals have the codes of the API.

@@ -1,10 +1,10 @@
 package relay
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
@@ -33,7 +33,7 @@ func (s *session) keepUp() {
 		u.refusalsAt, u.soonest = now.Add(upkeepEvery), now.Add(renewEvery)
 		u.changed, u.problem = false, ""
 		if err := s.readRefusals(); err != nil {
-			s.upkeepFailed(fmt.Errorf("read refused rows: %w", err))
+			s.upkeepFailed(err)
 		}
 	}
 	if s.c.Keep > 0 && !now.Before(u.pruneAt) {
@@ -42,7 +42,7 @@ func (s *session) keepUp() {
 			u.pruneAt = now.Add(upkeepEvery)
 		}
 		if err != nil {
-			s.upkeepFailed(fmt.Errorf("delete old kept rows: %w", err))
+			s.upkeepFailed(err)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func (s *session) upkeepFailed(err error) {
 
 // readRefusals puts the refused rows into the next report.
 func (s *session) readRefusals() error {
-	n, err := s.conn.CountRefused(s.page, store.RelayCountLimit)
+	n, err := s.conn.CountRefused(s.page, source.Filter{}, store.RelayCountLimit)
 	if err != nil {
 		return err
 	}

@@ -10,11 +10,11 @@ import (
 
 const sourcesFile = `relay:
   - name: pay
-    dsn: mysql://relay:dsn%2Dpassword-1@db:3306/pay_{00..31}?tls=true&trust=parameter-2
+    dsn: mysql://relay:dsn%2Dpassword-1@db:3306/pay_{00..31}?tls=true
     poll: 50ms
     keep: 7d
   - name: stock
-    dsn: postgres://relay@db2/stock
+    dsn: postgres://relay@db2/stock?trust=parameter-2
     password_file: /keys/stock
     tail: false
 `
