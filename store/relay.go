@@ -112,7 +112,7 @@ type RelayRefusal struct {
 // A RelayAction is what a person wants of the rows of a source.
 type RelayAction string
 
-// The actions: hand refused rows over again, delete refused rows, hand kept rows over again.
+// The actions: submit refused rows again, delete refused rows, submit kept rows again.
 const (
 	RelayRetry  RelayAction = "retry"
 	RelayDrop   RelayAction = "drop"

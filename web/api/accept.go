@@ -217,13 +217,20 @@ func (d *submissionDecoder) done() (accept.Submission, error) {
 // without returns a member function for requests that lack some fields of a callback. refused has an error
 // message for each of these fields.
 func (d *submissionDecoder) without(refused map[string]string) func(key, raw []byte) bool {
+	return d.lacking(refused, d.member)
+}
+
+// lacking returns a member function for requests that lack some fields that member decodes.
+func (f *fields) lacking(
+	refused map[string]string, member func(key, raw []byte) bool,
+) func(key, raw []byte) bool {
 	return func(key, raw []byte) bool {
 		why := refused[string(key)]
 		if why == "" {
-			return d.member(key, raw)
+			return member(key, raw)
 		}
 		if !isNull(raw) {
-			d.add(string(key), why)
+			f.add(string(key), why)
 		}
 		return true
 	}

@@ -15,17 +15,12 @@ import (
 // not have is store.ErrNotFound. An id or name in use is store.ErrExists.
 type Engine interface {
 	query.Engine
+	RelayEngine
 
 	// CursorKey returns the 32 bytes that sign the cursors of lists, the same in all processes. The API calls
 	// it until it succeeds once; until then lists get a 503.
 	CursorKey(ctx context.Context) ([]byte, error)
 
-	// Accept validates and commits submissions, and returns the result of each at the same index. After an
-	// error no submission is known to be accepted; see accept.Store.
-	Accept(ctx context.Context, project string, subs []accept.Submission) ([]store.Accepted, error)
-	// AcceptEvent commits one callback per endpoint that subscribes to the submission's topic.
-	AcceptEvent(ctx context.Context, project string, s accept.Submission) (accept.EventReceipt, error)
-	AcceptPoll(ctx context.Context, project string, s accept.PollSubmission) (store.Accepted, error)
 	CancelRef(
 		ctx context.Context, project string, which control.CancelRefRequest, by store.Actor,
 	) ([]store.CanceledCallback, error)

@@ -42,6 +42,7 @@ func TestTooLarge(t *testing.T) {
 		{"/v1/index/rebuild", request},
 		{"/v1/polls", request}, {"/v1/polls/" + oneID + "/resolve", request}, {"/v1/schedules", request},
 		{"/v1/schedules/" + "sc_" + bareSchedule + "/run", request},
+		{"/v1/relay/pay", batch}, {"/v1/relay/pay/retry", request},
 		{"/v1/alerts", request}, {"/v1/alerts/" + "al_" + bareAlert + "/test", request},
 	} {
 		f := newTestAPI(t, fullEngine())

@@ -58,7 +58,7 @@ func (a *API) rows() []row {
 	const byExternalID = "/v1/endpoints/by-external-id/*external_id"
 	cb, ep := byID(store.CallbackPrefix), byID(store.EndpointPrefix)
 	rd, sc, al := byID(store.RedrivePrefix), byID(store.SchedulePrefix), byID(store.AlertPrefix)
-	external, preset := byName("external_id"), byName("name")
+	external, preset, source := byName("external_id"), byName("name"), byName("source")
 	pauseEndpoint, resumeEndpoint := pauseAndResume(a, a.Engine.PauseEndpoint, a.endpointOf)
 	pauseLane, resumeLane := pauseAndResume(a, a.Engine.PauseLane, a.laneOf)
 	runSchedule := changeOne(a, sc, accepted, a.Engine.RunSchedule, a.callbackOf)
@@ -145,6 +145,14 @@ func (a *API) rows() []row {
 		{operate, "DELETE /v1/alerts/:id", deleteOne(al, a.Engine.DeleteAlert), 0},
 		{operate, "POST /v1/alerts/:id/test", testAlert, 0},
 		{operate, "GET /v1/alerts/:id/firings", getOne(a, al, a.Engine.AlertFirings, firingsOf), 0},
+
+		{read, "GET /v1/relay", a.relaySources, 0},
+		{read, "GET /v1/relay/:source", getOne(a, source, a.Engine.RelaySource, a.relayWithRefusals), 0},
+		{send, relayRoute, a.traced(withID(source, a.relay)), 0},
+		{operate, relayRoute + "/retry", withID(source, a.retryRefused), 0},
+		{operate, relayRoute + "/drop", withID(source, a.dropRefused), 0},
+		{operate, relayRoute + "/replay", withID(source, a.replayKept), 0},
+		{operate, "DELETE /v1/relay/:source", deleteOne(source, a.forgetRelay), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},
 		{admin, "POST /v1/projects", requireAdminKey(a.createProject), 0},

@@ -26,6 +26,10 @@ func (s calledEngine) AcceptPoll(ctx context.Context, a1 string, a2 accept.PollS
 	return ask1[store.Accepted](ctx, s.recorder, "AcceptPoll", a1, a2)
 }
 
+func (s calledEngine) ActOnRelay(ctx context.Context, a1 string, a2 string, a3 store.RelayAct, a4 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "ActOnRelay", a1, a2, a3, a4)
+}
+
 func (s calledEngine) Alert(ctx context.Context, a1 string, a2 string) (alert.View, error) {
 	return ask1[alert.View](ctx, s.recorder, "Alert", a1, a2)
 }
@@ -106,6 +110,14 @@ func (s calledEngine) Explain(ctx context.Context, a1 string, a2 string) (contro
 	return ask1[control.Explanation](ctx, s.recorder, "Explain", a1, a2)
 }
 
+func (s calledEngine) ForgetRelay(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "ForgetRelay", a1, a2, a3)
+}
+
+func (s calledEngine) HoldRelay(ctx context.Context, a1 string, a2 string, a3 store.RelayHold) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "HoldRelay", a1, a2, a3)
+}
+
 func (s calledEngine) Keys(ctx context.Context, a1 string) ([]store.Key, error) {
 	return ask1[[]store.Key](ctx, s.recorder, "Keys", a1)
 }
@@ -184,6 +196,14 @@ func (s calledEngine) Redrive(ctx context.Context, a1 string, a2 control.Redrive
 
 func (s calledEngine) Reencrypt(ctx context.Context, a1 string, a2 store.Actor) (control.Reencryption, error) {
 	return ask1[control.Reencryption](ctx, s.recorder, "Reencrypt", a1, a2)
+}
+
+func (s calledEngine) RelaySource(ctx context.Context, a1 string, a2 string) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "RelaySource", a1, a2)
+}
+
+func (s calledEngine) RelaySources(ctx context.Context, a1 string) ([]store.RelaySource, error) {
+	return ask1[[]store.RelaySource](ctx, s.recorder, "RelaySources", a1)
 }
 
 func (s calledEngine) RemoveExpected(ctx context.Context, a1 string, a2 string, a3 []store.RefTopic, a4 store.Actor) (store.ExpectedDay, error) {

@@ -61,6 +61,7 @@ var only = map[string]string{
 	"Get": bareID, "Poll": bareID, "Schedule": bareSchedule, "ScheduleRuns": bareSchedule,
 	"Redrive": bareRedrive, "Endpoint": bareEndpoint, "EndpointByExternalID": "merchant-7",
 	"Policy": "exp(1s,2,1h,3)", "Alert": bareAlert, "AlertFirings": bareAlert,
+	"RelaySource": "pay", "ActOnRelay": "pay", "ForgetRelay": "pay",
 }
 
 // completions change the results of calls: they use the world and the arguments.
@@ -182,6 +183,16 @@ var completions = map[string]any{
 			return i.Number <= after
 		})
 		*all = (*all)[:min(len(*all), asked[4].(int))]
+	},
+	"RelaySources": func(all *[]store.RelaySource, w world, _ []any) {
+		idle := w.Relay
+		idle.Name, idle.Holder, idle.Act = "ship", "", store.RelayAct{}
+		*all = []store.RelaySource{w.Relay, idle}
+	},
+	"ActOnRelay": func(s *store.RelaySource, _ world, asked []any) {
+		s.Act = asked[2].(store.RelayAct)
+		s.Act.ID, s.Act.State = "01JD6QZ000000000000000000X", store.RelayActWaiting
+		s.Act.RequestedAt, s.Act.RequestedBy = nowMS, asked[3].(store.Actor).Name
 	},
 	"Rebuild": func(r *index.RebuildReport, _ world, asked []any) { r.DryRun = asked[0].(bool) },
 }

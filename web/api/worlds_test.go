@@ -77,6 +77,7 @@ type world struct {
 	Items       []store.ReconcileItem
 	Compared    store.ItemComparison
 	Expected    store.ExpectedDay
+	Relay       store.RelaySource
 }
 
 // ended returns the callback with another state and reason.

@@ -53,6 +53,15 @@ var (
 	ErrEncoding = errors.New("Content-Encoding is not supported; send the body uncompressed")
 	// ErrBusy: large bodies that are being read use up the memory that is reserved for them.
 	ErrBusy = errors.New("the server is busy with other large requests; try again later")
+	// ErrUnknownKind: a row of an outbox table has a kind that does not exist.
+	ErrUnknownKind = errors.New("the kind must be callback, event or poll; cancel and resolve are no " +
+		"kinds, because a repetition could hit a newer callback: use supersede and version, or call the API")
+	// ErrTooOld, ErrFuture: a row of an outbox table is so old that it may have been accepted before, or was
+	// inserted in the future.
+	ErrTooOld = errors.New("the row is older than 6 days, so it may have been accepted before; " +
+		"retry it only if it was not")
+	ErrFuture = errors.New("the row was inserted more than a day in the future by the clock of its " +
+		"database; correct that clock, then retry the row")
 	// ErrNoRoute: no route has this path.
 	ErrNoRoute = errors.New("this path does not exist; /docs lists all calls")
 	// ErrMethod: the path exists with other methods. The Allow header names them.
@@ -168,6 +177,26 @@ func rows() []row {
 			store.ErrLaneQuota, tooMany, "lanes_quota", 3600,
 			"the project has reached its quota of lanes; use an existing lane, or raise the quota",
 		},
+		{
+			store.ErrRelayHeld, conflict, "relay_held", 3,
+			"a relay reads this source; stop it, or wait until its lease ends",
+		},
+		{
+			store.ErrRelayOrigin, conflict, "relay_origin", 0,
+			"this source stands for another table; use another name, or forget the source first",
+		},
+		{
+			store.ErrRelayActing, conflict, "relay_acting", 3,
+			"an act on this source is not finished; wait until it is",
+		},
+		{
+			store.ErrTooManySources, tooMany, "too_many_relay_sources", 3600,
+			fmt.Sprintf("the project has %d relay sources, which is the limit; forget those that are not "+
+				"read any more", store.MaxRelaySources),
+		},
+		{ErrUnknownKind, http.StatusUnprocessableEntity, "unknown_kind", 0, ""},
+		{ErrTooOld, http.StatusUnprocessableEntity, "too_old", 0, ""},
+		{ErrFuture, http.StatusUnprocessableEntity, "future", 0, ""},
 		{store.ErrUnavailable, unavailable, "unavailable", 5, "the database cannot commit; try again later"},
 		{ErrBusy, unavailable, "busy", 1, ""},
 		{
@@ -205,6 +234,9 @@ func From(err error) Problem {
 		if slices.Contains(verbatim, r.err) {
 			detail = err.Error()
 		}
+		if of := relayDetail(err); of != "" {
+			detail += " (" + of + ")"
+		}
 		p := problem(r.status, r.code, detail)
 		p.RetryAfter = r.retryAfter
 		var later *laterError
@@ -214,6 +246,20 @@ func From(err error) Problem {
 		return p
 	}
 	return problem(http.StatusInternalServerError, "internal", "internal error; see the server's log")
+}
+
+// relayDetail names the relay that holds a source, or the table that its name stands for. Otherwise it is
+// empty.
+func relayDetail(err error) string {
+	var held *store.RelayHeldError
+	if errors.As(err, &held) {
+		return fmt.Sprintf("%s, until %s", held.Holder, time.UnixMilli(held.Until).UTC().Format(time.RFC3339))
+	}
+	var origin *store.RelayOriginError
+	if errors.As(err, &origin) {
+		return origin.Origin
+	}
+	return ""
 }
 
 // Later wraps err with the time that the caller must wait before it tries again.

@@ -70,6 +70,16 @@ type Engine interface {
 	StopSending(ctx context.Context, until int64, by store.Actor) (store.Stop, error)
 	SendingStop(ctx context.Context) (store.Stop, error)
 
+	// RelaySources returns the project's outbox tables by name, without their refused rows. RelaySource
+	// returns one with its newest refused rows.
+	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
+	RelaySource(ctx context.Context, project, name string) (store.RelaySource, error)
+	// ActOnRelay stores an act for the relay of a source. ForgetRelay deletes a source that no relay holds.
+	ActOnRelay(
+		ctx context.Context, project, name string, act store.RelayAct, by store.Actor,
+	) (store.RelaySource, error)
+	ForgetRelay(ctx context.Context, project, name string, by store.Actor) (store.RelaySource, error)
+
 	// CreateViewLink creates a link to the callbacks of an endpoint. RevokeViewLinks ends all links to them.
 	CreateViewLink(
 		ctx context.Context, project, endpoint string, r control.ViewLinkRequest, by store.Actor,

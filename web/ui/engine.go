@@ -37,15 +37,6 @@ type Engine interface {
 	// HeldLanes returns the keys of lanes with open callbacks that are paused, have a paused or disabled
 	// endpoint, or have an open breaker.
 	HeldLanes(ctx context.Context, project string) ([]string, error)
-	// RelaySources returns the outbox sources by name, without their refused rows.
-	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
-	RelaySource(ctx context.Context, project, name string) (store.RelaySource, error)
-	// ActOnRelay asks the relay of a source for an act. While one is open its error is store.ErrRelayActing.
-	ActOnRelay(
-		ctx context.Context, project, name string, act store.RelayAct, by store.Actor,
-	) (store.RelaySource, error)
-	// ForgetRelay deletes a source that no relay holds; else its error is store.ErrRelayHeld.
-	ForgetRelay(ctx context.Context, project, name string, by store.Actor) (store.RelaySource, error)
 	IndexStatus(ctx context.Context) (index.Status, error)
 	// Dispatchers returns the processes that have sent a heartbeat recently.
 	Dispatchers(ctx context.Context) ([]store.Dispatcher, error)
