@@ -45,7 +45,7 @@ func (c *Conn) Close() {
 // because its contents are at most MaxPage bytes (one row may always be read). more reports whether the page
 // was full: then the next rows may exist.
 func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, more bool, err error) {
-	where := []any{" FROM ", c.t.outbox, " WHERE seq > ", value{after}}
+	where := []any{" FROM ", c.t.outbox, c.d.byKey(), " WHERE seq > ", value{after}}
 	if c.Source.minAge > 0 {
 		where = append(where, " AND created_at <= ", c.d.ago(c.Source.minAge))
 	}
@@ -152,8 +152,7 @@ func (d Dialect) ago(before time.Duration) []any {
 // It removes all of them or, with an error, none.
 func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
 	return chunks(c, ctx, "remove rows", keys, func(keys []Key) []statement {
-		match := c.d.match("seq", keys)
-		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", match).count()
+		remove := c.d.remove(c.t.outbox, "seq", keys)
 		if !c.keep {
 			return []statement{remove}
 		}
@@ -162,18 +161,21 @@ func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
 		if c.d == MySQL {
 			insert, twice = "INSERT IGNORE", ""
 		}
-		keep := c.d.compose(insert, " INTO ", c.t.done, " (", copied, ") SELECT ", copied, " FROM ",
-			c.t.outbox, " WHERE ", match, twice)
+		keep := c.d.compose(insert, " INTO ", c.t.done, " (", copied, ") ",
+			c.d.with("SELECT "+copiedOf+" FROM", c.t.outbox, "seq", keys), twice)
 		return []statement{keep, remove}
 	})
 }
 
-// copied are the columns that all tables have.
-const copied = "seq, id, kind, request, body, created_at"
+// copied are the columns that all tables have, copiedOf those of a row.
+const (
+	copied   = "seq, id, kind, request, body, created_at"
+	copiedOf = "o.seq, o.id, o.kind, o.request, o.body, o.created_at"
+)
 
 // Waiting counts the rows with a higher sequence number, up to the limit.
 func (c *Conn) Waiting(ctx context.Context, after int64, limit int) (int, error) {
-	return c.count(ctx, "count rows", limit, " FROM ", c.t.outbox, " WHERE seq > ", value{after},
+	return c.count(ctx, "count rows", limit, " FROM ", c.t.outbox, c.d.byKey(), " WHERE seq > ", value{after},
 		" ORDER BY seq")
 }
 

@@ -26,7 +26,7 @@ func (c *Conn) CountKept(ctx context.Context, since time.Time, limit int) (int, 
 }
 
 func (c *Conn) keptSince(since time.Time, after Kept) []any {
-	from := []any{" FROM ", c.t.done, " WHERE done_at >= "}
+	from := []any{" FROM ", c.t.done, c.d.byKey(), " WHERE done_at >= "}
 	if after == (Kept{}) {
 		return append(from, c.d.ago(time.Since(since)+replayMargin))
 	}

@@ -20,14 +20,13 @@ func (c *Conn) Refuse(ctx context.Context, refusals []Refusal) (int, error) {
 		var statements []statement
 		var keys []Key
 		for _, g := range grouped(refusals) {
+			rows := c.d.with(" FROM", c.t.outbox, "seq", g.keys)
 			statements = append(statements, c.d.compose("INSERT INTO ", c.t.refused, " (", copied,
-				", code, problem, refused_at) SELECT ", copied, ", ", c.d.string(g.code), ", ",
-				c.d.string(g.problem), ", ", c.d.ago(0), " FROM ", c.t.outbox, " WHERE ",
-				c.d.match("seq", g.keys), twice))
+				", code, problem, refused_at) SELECT ", copiedOf, ", ", c.d.string(g.code), ", ",
+				c.d.string(g.problem), ", ", c.d.ago(0), rows, twice))
 			keys = append(keys, g.keys...)
 		}
-		remove := c.d.compose("DELETE FROM ", c.t.outbox, " WHERE ", c.d.match("seq", keys)).count()
-		return append(statements, remove)
+		return append(statements, c.d.remove(c.t.outbox, "seq", keys))
 	})
 }
 
@@ -98,7 +97,7 @@ func (d Dialect) where(f Filter) []any {
 // ReadRefused returns refused rows with a higher key, in the order of their ids. The zero Key is before all.
 // A page may have fewer rows than limit, as with Read; the last page is empty.
 func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) ([]Row, error) {
-	where := []any{" FROM ", c.t.refused, c.d.where(f), " AND id >= ", value{after.ID}, " AND (id > ",
+	where := []any{" FROM ", c.t.refused, c.d.byKey(), c.d.where(f), " AND id >= ", value{after.ID}, " AND (id > ",
 		value{after.ID}, " OR seq > ", value{after.Seq}, ")"}
 	page, _, err := c.readPage(ctx, "read refused rows", limit, "NULL", where, "id, seq")
 	rows := make([]Row, len(page))
@@ -111,7 +110,7 @@ func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) 
 // RemoveRefused deletes refused rows and returns how many there were.
 func (c *Conn) RemoveRefused(ctx context.Context, keys []Key) (int, error) {
 	return chunks(c, ctx, "delete refused rows", keys, func(keys []Key) []statement {
-		return []statement{c.d.compose("DELETE FROM ", c.t.refused, " WHERE ", c.d.match("id", keys)).count()}
+		return []statement{c.d.remove(c.t.refused, "id", keys)}
 	})
 }
 
@@ -120,9 +119,10 @@ func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (int, erro
 	return chunks(c, ctx, "update refused rows", refusals, func(refusals []Refusal) []statement {
 		var statements []statement
 		for _, g := range grouped(refusals) {
-			statements = append(statements, c.d.compose("UPDATE ", c.t.refused, " SET code = ", value{g.code},
-				", problem = ", value{g.problem}, ", refused_at = ", c.d.ago(0), " WHERE ",
-				c.d.match("id", g.keys)).count())
+			set := []any{" SET code = ", value{g.code}, ", problem = ", value{g.problem}, ", refused_at = ",
+				c.d.ago(0)}
+			update := c.d.compose(c.d.with("UPDATE", c.t.refused, "id", g.keys, set))
+			statements = append(statements, update.count())
 		}
 		return statements
 	})
