@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/outbox"
 )
@@ -135,15 +136,17 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// newTable creates a database with the table of a dialect.
-func newTable(t *testing.T, d outbox.Dialect) (address string, db *sql.DB) {
+// newTable creates a database with an outbox table. The name may be empty.
+func newTable(t *testing.T, d outbox.Dialect, table string) (address string, db *sql.DB) {
 	if d == outbox.Postgres {
 		address = testserver.SharedPostgres(t).Database(t)
 	} else {
 		address = testserver.SharedMariaDB(t).Database(t)
 	}
 	db = testserver.DB(t, address)
-	_, err := db.ExecContext(t.Context(), tables[d])
+	ddl, err := source.DDL(source.Dialect(d), source.DDLOptions{Table: table})
+	check(t, err)
+	_, err = db.ExecContext(t.Context(), ddl)
 	check(t, err)
 	return address, db
 }
@@ -195,7 +198,7 @@ func callbacks() []outbox.Callback {
 func TestRowsHaveTheBytesOfTheirCallbacks(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			address, db := newTable(t, w.dialect)
+			address, db := newTable(t, w.dialect, "")
 			for _, commit := range []bool{false, true} {
 				tx := w.begin(t, address)
 				for _, c := range callbacks() {
@@ -247,7 +250,7 @@ func TestIDsAreAnyText(t *testing.T) {
 			continue // the id is text, so this connection would change it
 		}
 		t.Run(w.name, func(t *testing.T) {
-			address, db := newTable(t, w.dialect)
+			address, db := newTable(t, w.dialect, "")
 			tx := w.begin(t, address)
 			want := strings.Repeat("😀", outbox.MaxID)
 			_, err := tx.insert(outbox.Callback{ID: want, Endpoint: "m-1001", Body: []byte("1")})
@@ -262,7 +265,7 @@ func TestIDsAreAnyText(t *testing.T) {
 
 // TestErrorsOfTheServerAreWrapped: an application finds the error of its driver.
 func TestErrorsOfTheServerAreWrapped(t *testing.T) {
-	address, db := newTable(t, outbox.Postgres)
+	address, db := newTable(t, outbox.Postgres, "")
 	_, err := db.ExecContext(t.Context(), "DROP TABLE dispatcher_outbox")
 	check(t, err)
 	for _, w := range ways {
@@ -276,5 +279,35 @@ func TestErrorsOfTheServerAreWrapped(t *testing.T) {
 			t.Errorf("%s: %v", w.name, err)
 		}
 		check(t, tx.end(false))
+	}
+}
+
+// TestTablesHaveTheNamesOfTheRelay: Statement and "relay ddl" agree on the name of a table.
+func TestTablesHaveTheNamesOfTheRelay(t *testing.T) {
+	callback := outbox.Callback{Endpoint: "m-1001", Body: []byte("1")}
+	for _, table := range []string{"Pay_Outbox", strings.Repeat("a", 54)} {
+		for _, d := range []outbox.Dialect{outbox.Postgres, outbox.MySQL} {
+			_, db := newTable(t, d, table)
+			query, args, _, err := outbox.Statement(d, table, callback)
+			check(t, err)
+			_, err = db.ExecContext(t.Context(), query, args...)
+			check(t, err)
+		}
+	}
+	for _, table := range []string{strings.Repeat("a", 55), "a.b.c", "a-b", "1a", "a.", ".", "a b"} {
+		_, _, _, err := outbox.Statement(outbox.MySQL, table, callback)
+		_, err2 := source.DDL(source.MySQL, source.DDLOptions{Table: table})
+		if err == nil || err2 == nil {
+			t.Errorf("%q: %v, %v", table, err, err2)
+		}
+	}
+}
+
+// TestLimitsAreThoseOfTheRelay: a row that this module writes is read.
+func TestLimitsAreThoseOfTheRelay(t *testing.T) {
+	if outbox.MaxRequest != source.MaxRequest || outbox.MaxBody != source.MaxBody ||
+		outbox.Table != source.DefaultTable {
+		t.Errorf("request %d, body %d, table %s; the relay has %d, %d, %s", outbox.MaxRequest, outbox.MaxBody,
+			outbox.Table, source.MaxRequest, source.MaxBody, source.DefaultTable)
 	}
 }
