@@ -3,6 +3,6 @@
 //
 // Each page has an empty directory with its own server, unless it starts one. The program is in the
 // PATH, and after "make build" in bin. Only three things of a block are replaced: the ports 8080, 8081 and
-// 9090 by free ones, the hosts *.example by a receiver, and the PostgreSQL and Redis of a URL by servers of
-// the test.
+// 9090 by free ones, the hosts *.example by a receiver, and the PostgreSQL, Redis and MariaDB of a URL by
+// servers of the test. The client mysql logs in to that MariaDB.
 package docs

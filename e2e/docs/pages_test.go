@@ -3,6 +3,7 @@ package docs
 import (
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,12 +121,29 @@ func newPage(t *testing.T, blocks []docpage.Block) *page {
 	if address := regexp.MustCompile(`redis://[^\s"]+`).FindString(text); address != "" {
 		words = append(words, address, testserver.NewRedis(t).URL)
 	}
+	if regexp.MustCompile(`(?m)^mysql\b|\| mysql\b`).MatchString(text) {
+		words = append(words, "127.0.0.1:3306", p.useMariaDB())
+	}
 	p.replace = strings.NewReplacer(words...)
 	p.hosts = harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt")).URL
 	if !regexp.MustCompile(`dispatcher (serve|demo)\b`).MatchString(text) {
 		p.open("server", "dispatcher serve --egress-allow 127.0.0.1/32")
 	}
 	return p
+}
+
+// useMariaDB gives the page's client mysql the administrator's login, as a reader has it. It returns the
+// server's address.
+func (p *page) useMariaDB() string {
+	u, err := url.Parse(testserver.SharedMariaDB(p).URL())
+	harness.Check(p, err)
+	password, _ := u.User.Password()
+	home := p.TempDir()
+	harness.Check(p, os.WriteFile(filepath.Join(home, ".my.cnf"), fmt.Appendf(nil,
+		"[client]\nhost=%s\nport=%s\nuser=%s\npassword=%s\n", u.Hostname(), u.Port(), u.User.Username(),
+		password), 0o600))
+	p.env = append(p.env, "HOME="+home)
+	return u.Host
 }
 
 // copyProject copies the project, without what was built and the data of a server that was run in it.
