@@ -209,8 +209,12 @@ func refusal(key source.Key, p *client.Problem) source.Refusal {
 	if text == "" {
 		text = p.Title
 	}
-	for _, f := range p.Errors {
-		text += "; " + f.Field + " " + f.Message
+	if len(p.Errors) > 0 { // the detail only names their fields
+		fields := make([]string, len(p.Errors))
+		for i, f := range p.Errors {
+			fields[i] = f.Field + ": " + f.Message
+		}
+		text = strings.Join(fields, "; ")
 	}
 	code := p.Code
 	if code == "" {
