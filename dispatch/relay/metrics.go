@@ -45,22 +45,25 @@ func newMetrics(p process.Metrics, sources []SourceConfig) *metrics {
 	}
 }
 
-// watch adds gauges that are read at each scrape.
+// watch adds gauges that are read at each scrape. In a process that does not read the source they are zero:
+// its values are old.
 func watch(p process.Metrics, readers []*reader) {
 	gauges := func(name, help string, read func(s *state) float64) {
 		sources := make(map[string]func() float64, len(readers))
 		for _, r := range readers {
-			sources[r.c.Label()] = func() float64 { return r.state.read(read) }
+			sources[r.c.Label()] = func() float64 {
+				return r.state.read(func(s *state) float64 { return process.Truth(s.leader) * read(s) })
+			}
 		}
 		p.Gauges(name, help, "source", sources)
 	}
 	gauges("relay_lag_seconds", "Age of the oldest row that waits in an outbox table, by source. It grows "+
-		"while the table cannot be read. Zero in a process that does not read the source.",
+		"while the table cannot be read.",
 		func(s *state) float64 { return s.lag(time.Now()).Seconds() })
 	gauges("relay_rows_waiting", "Rows that wait in an outbox table, by source, counted to 10,001.",
 		func(s *state) float64 { return float64(s.waiting) })
 	gauges("relay_refused_rows", "Rows in the table of refused rows, by source, counted to 10,001.",
 		func(s *state) float64 { return float64(s.refusedRows) })
 	gauges("relay_leader", "1 if this process reads the source, by source.",
-		func(s *state) float64 { return process.Truth(s.leader) })
+		func(*state) float64 { return 1 })
 }
