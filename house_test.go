@@ -123,7 +123,7 @@ var own = map[string][]string{
 	commands + "apptest": {
 		"client", "internal/testserver", commands + "app", commands + "cmdtest", commands + "config",
 		commands + "console",
-		commands + "remote",
+		commands + "remote", "dispatch/relay/source",
 	},
 	"e2e/harness":        {"client", "internal/testserver", "e2e/harness/judge", "e2e/harness/procfs"},
 	"e2e/harness/judge":  {},

@@ -28,6 +28,7 @@ type commands struct {
 	Doctor  doctor.Command     `cmd:"" group:"Run a server:" help:"Check everything that a server with these settings needs."`
 	Backup  backup.Command     `cmd:"" group:"Run a server:" help:"Copy SQLite and the master key while the server runs."`
 	cli.Commands
+	Relay   relayCommand          `cmd:"" group:"Send and follow:" help:"Read callbacks from outbox tables in your own databases."`
 	Import  importer.Command      `cmd:"" group:"Send and follow:" help:"Send the callbacks in an NDJSON file. Can be repeated."`
 	Bench   loadtest.BenchCommand `cmd:"" group:"Test:" help:"Measure rates, latency and lateness of a server."`
 	Listen  listen.Command        `cmd:"" group:"Test:" help:"Receive callbacks, print them, and verify their signatures."`
@@ -37,6 +38,11 @@ type commands struct {
 	Completion cli.CompletionCommand `cmd:"" group:"This program:" help:"Print a completion script for bash, zsh or fish."`
 
 	BenchServer loadtest.BenchServerCommand `cmd:"" hidden:"" group:"Test:" help:"The server that bench starts for itself."`
+}
+
+// relayCommand has the commands for outbox tables.
+type relayCommand struct {
+	Run app.RelayCommand `cmd:"" default:"withargs" help:"Read outbox tables in a separate process, by the API of a server."`
 }
 
 // version and revision are set by the linker (-X main.version=v1.2.3 -X main.revision=COMMIT).
@@ -57,5 +63,6 @@ func newGrammar() *commands {
 	grammar.Doctor.Flags = config.AllFlags()
 	grammar.Healthcheck.Flags = config.OpsFlags()
 	grammar.Backup.Flags = config.StorageFlags()
+	grammar.Relay.Run.Settings = config.RelayFlags()
 	return grammar
 }

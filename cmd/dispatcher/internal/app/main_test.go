@@ -15,8 +15,10 @@ var program = cmdtest.Program(func() any {
 	var c struct {
 		Serve   app.ServeCommand   `cmd:""`
 		Migrate app.MigrateCommand `cmd:""`
+		Relay   app.RelayCommand   `cmd:""`
 	}
 	c.Serve.Flags, c.Migrate.Flags = config.AllFlags(), config.StorageFlags()
+	c.Relay.Settings = config.RelayFlags()
 	return &c
 })
 

@@ -29,6 +29,7 @@ var openLabels = map[string]string{
 	"version":   "one value",
 	"revision":  "one value",
 	"goversion": "one value",
+	"source":    "a source of the setting relay: its name, or PROJECT/NAME outside of the project default",
 	"task":      "a maintenance function, from its first run in the process that runs it",
 }
 
@@ -51,10 +52,11 @@ func TestMetrics(t *testing.T) {
 		t.Skip("needs a real PostgreSQL and a real Redis")
 	}
 	families := make(map[string]*family)
+	outbox := `--relay=[{"name":"pay","dsn":"postgres://relay@127.0.0.1:1/pay"}]`
 	for name, args := range map[string][]string{
-		"SQLite": cmdtest.BothKeys(),
+		"SQLite": append(cmdtest.BothKeys(), outbox),
 		"Redis": slices.Concat(cmdtest.BothKeys(), apptest.OwnIndex(t),
-			[]string{"--database-url=" + apptest.Migrated(t)}),
+			[]string{"--database-url=" + apptest.Migrated(t), outbox}),
 	} {
 		r := apptest.Start(t, apptest.Settings(t, args...))
 		var before map[string]*family

@@ -2,11 +2,13 @@ package app
 
 import (
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
+	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 )
 
 // closeAllowance is the most that a drain takes in addition to its settings: open requests have 10 s to end
@@ -31,11 +33,20 @@ func notify(socket string, lines ...string) error {
 	return nil
 }
 
-// notify reports a state to the service manager that started this process, if there is one. A failure is only
-// logged: the service manager has a timeout.
-func (srv *App) notify(lines ...string) {
-	if err := notify(srv.notifySocket, lines...); err != nil {
-		srv.Log.Warn("service manager is not notified", "error", err)
+// A serviceManager is the service manager that started this process, if there is one.
+type serviceManager struct {
+	socket string
+	log    *slog.Logger
+}
+
+func newServiceManager(c *console.Console, log *slog.Logger) serviceManager {
+	return serviceManager{c.Lookup("NOTIFY_SOCKET"), log}
+}
+
+// notify reports a state. A failure is only logged: the service manager has a timeout.
+func (m serviceManager) notify(lines ...string) {
+	if err := notify(m.socket, lines...); err != nil {
+		m.log.Warn("service manager is not notified", "error", err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 	// schedules need time zones, also on a machine without them, such as a container with only this program
 	_ "time/tzdata"
@@ -29,6 +30,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/secret"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/trace"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/watchdog"
@@ -79,8 +81,9 @@ type App struct {
 	lock    *indexLock
 	// watchdog has no sinks without alert_sink. Then it does not run.
 	watchdog *watchdog.Watchdog
-	// notifySocket is the socket of the service manager, or empty.
-	notifySocket string
+	// relay has no sources without the role relay or the setting.
+	relay   *relay.Relay
+	manager serviceManager
 	// drainEnd is when the drain is out of time; zero before it begins.
 	drainEnd time.Time
 	// Close calls closers in reverse order.
@@ -92,7 +95,7 @@ type App struct {
 func New(
 	ctx context.Context, c *console.Console, s *config.Settings, log *slog.Logger,
 ) (srv *App, err error) {
-	srv = &App{Settings: s, Log: log, version: c.Version, notifySocket: c.Lookup("NOTIFY_SOCKET")}
+	srv = &App{Settings: s, Log: log, version: c.Version, manager: newServiceManager(c, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, srv.Close())
@@ -150,6 +153,7 @@ func New(
 		Horizon: s.Horizon, Workers: s.Workers, LaneConcurrency: s.LaneConcurrency,
 		DrainTimeout:     s.DrainTimeout,
 		ApprovalAbove:    s.ApprovalAbove,
+		Unread:           func() []string { return srv.relay.Degraded() },
 		RetentionPayload: s.RetentionPayload, RetentionMetadata: s.RetentionMetadata,
 		Tracer: srv.tracer, Logger: log, Registerer: srv.Metrics,
 	})
@@ -161,6 +165,9 @@ func New(
 	}
 	srv.watchdog, err = srv.newWatchdog(sender)
 	if err != nil {
+		return srv, err
+	}
+	if err := srv.openRelay(); err != nil {
 		return srv, err
 	}
 	if err := srv.openWeb(db); err != nil {
@@ -397,25 +404,30 @@ func (srv *App) Run(ctx context.Context) error {
 	endLock := start("index lock", srv.lock.run)
 	endWeb := start("web server", srv.Web.Run)
 	endEngine := start("engine", srv.Engine.Run)
+	endRelay := start("relay", srv.relay.Run)
 	endCollector := start("collector", tuneCollector)
 	endWatchdog := func() {}
 	if srv.watchdog.HasSinks() {
 		endWatchdog = start("watchdog", srv.watchdog.Run)
 	}
 	// New listens and has found SQL and the keys in order, so that the first request can be accepted.
-	srv.notify("READY=1", "STATUS=serving")
+	srv.manager.notify("READY=1", "STATUS=serving")
 
 	select {
 	case <-ctx.Done():
-		srv.notify(drainNotice(srv.Settings)...)
+		srv.manager.notify(drainNotice(srv.Settings)...)
 		srv.Log.Info("shutting down", "shutdown_delay", srv.Settings.ShutdownDelay, "drain_timeout",
 			srv.Settings.DrainTimeout)
 		// Keep the API open for a while, so that load balancers notice that readiness ended.
 		srv.drain()
+		var relay sync.WaitGroup
+		relay.Go(endRelay) // another process takes the sources over at once
 		console.Pause(failed, srv.Settings.ShutdownDelay)
+		relay.Wait()
 	case <-failed.Done():
-		srv.notify(drainNotice(srv.Settings)...)
+		srv.manager.notify(drainNotice(srv.Settings)...)
 		srv.drain()
+		endRelay()
 	}
 	if err := srv.Web.ClosePublic(); err != nil {
 		srv.Log.Warn("could not close the API", "error", err)

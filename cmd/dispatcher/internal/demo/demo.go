@@ -309,7 +309,9 @@ on your PATH, try:
   dispatcher poll get %s
   curl -H "Authorization: Bearer $DISPATCHER_KEY" $DISPATCHER_SERVER/v1/stats
 
-Metrics are at http://%s/metrics. Ctrl-C ends the demo and removes its data.
+Metrics are at http://%s/metrics. docs/guide/outbox.md shows how to create
+callbacks in the transactions of your own PostgreSQL or MySQL.
+Ctrl-C ends the demo and removes its data.
 `, d.pages(), d.srv.Settings.AdminKey, d.cl.Base, d.srv.Settings.AdminKey, d.dead().id, d.poll().id,
 		d.srv.Web.OpsAddr())
 }

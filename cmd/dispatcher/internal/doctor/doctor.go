@@ -135,7 +135,8 @@ type facts struct {
 	// dns is why no name server responds; nil: one does.
 	dns error
 	// signIn is why the identity provider cannot be used; nil: it can, or there is none.
-	signIn error
+	signIn   error
+	outboxes []outboxFacts
 }
 
 // checks are all checks, in the order of the output. A check that does not apply returns the zero diagnosis.
@@ -198,6 +199,7 @@ func (d *doctor) examine(ctx context.Context) []diagnosis {
 			return provider.Check(ctx)
 		}, func(err error) error { return err })
 	})
+	all.Go(func() { f.outboxes = readOutboxes(ctx, d.s, d.timeout) })
 	all.Wait()
 	return f.diagnoses()
 }
@@ -210,7 +212,7 @@ func (f *facts) diagnoses() (list []diagnosis) {
 			list = append(list, d)
 		}
 	}
-	return list
+	return append(list, diagnoseOutboxes(f.outboxes)...)
 }
 
 // within runs f with a timeout and returns its result. If f ignores its context, within returns the result of

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/config"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 	"github.com/seed-ff5a32d8/dispatcher/internal/transcript"
 	"github.com/seed-ff5a32d8/dispatcher/migrations"
@@ -400,5 +401,71 @@ func TestLimits(t *testing.T) {
 	s.DataDir = filepath.Join(s.DataDir, "file")
 	if err := os.WriteFile(s.DataDir, nil, 0o600); err == nil {
 		want(t, check(), "data directory", statusError, "is not writable")
+	}
+}
+
+// TestDoctorOnOutboxes checks outbox tables: sound ones, one without its tables, and servers that do not
+// respond.
+func TestDoctorOnOutboxes(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL and a real MariaDB")
+	}
+	for _, dialect := range []source.Dialect{source.Postgres, source.MySQL} {
+		sound := apptest.NewOutbox(t, dialect)
+		list := examine(t, "--relay="+sound.Setting(t, "pay", "absent"))
+		want(t, list, "outbox pay", statusWarning, "a crash of the server") // the shared servers do not sync
+		want(t, list, "outbox absent", statusError, "refused", "dsn")
+		if list := examine(t, "--relay="+sound.Setting(t, "pay"), "--roles=api,worker"); slices.ContainsFunc(list,
+			func(d diagnosis) bool { return strings.HasPrefix(d.Check, "outbox") }) {
+			t.Errorf("without the role relay: %+v", list)
+		}
+		want(t, examine(t, "--relay="+apptest.EmptyOutbox(t, dialect).Setting(t, "pay")), "outbox pay",
+			statusError, "dispatcher_outbox", "relay ddl")
+	}
+}
+
+// TestDoctorDoesNotHangOnOutboxes checks 200 outbox tables on a server that accepts connections and never
+// responds.
+func TestDoctorDoesNotHangOnOutboxes(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	d := &doctor{s: apptest.Settings(t, `--relay=[{"name":"pay","password_file":"/not/here",`+
+		`"dsn":"postgres://h/pay"},{"name":"s","dsn":"mysql://u@`+silent.Addr().String()+`/s_{000..199}"}]`),
+		lookup: notFound, timeout: 300 * time.Millisecond}
+	began := time.Now()
+	list := d.examine(t.Context())
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %s", took)
+	}
+	want(t, list, "outbox pay", statusError, "/not/here")
+	want(t, list, "outbox s-000", statusError)
+	want(t, list, "outbox s-199", statusError)
+}
+
+// TestSoundOutboxesHaveOneLine: outbox tables without a finding share a line, and each finding has its own.
+func TestSoundOutboxesHaveOneLine(t *testing.T) {
+	t.Parallel()
+	var all []outboxFacts
+	for i := range 7 {
+		all = append(all, outboxFacts{name: fmt.Sprint("pay-", i)})
+	}
+	all = append(all, outboxFacts{name: "stock", findings: []source.Finding{
+		{Level: source.LevelWarning, Text: "slow", Cure: "wait"},
+		{Level: source.LevelError, Text: "no right", Cure: "GRANT"},
+	}})
+	var lines []string
+	for _, d := range diagnoseOutboxes(all) {
+		lines = append(lines, strings.Join([]string{d.Check, d.Status, d.Found, d.Cure}, "|"))
+	}
+	if !slices.Equal(lines, []string{
+		"outbox tables|ok|tables, rights and server are as needed: pay-0, pay-1, pay-2, pay-3, pay-4, and 2 more|",
+		"outbox stock|error|no right|GRANT", "outbox stock|warning|slow|wait",
+	}) {
+		t.Errorf("got %q", lines)
 	}
 }
