@@ -18,8 +18,9 @@ type mark struct {
 const (
 	// markGap is the least time between two marks, except the last one.
 	markGap = 250 * time.Millisecond
-	// markAge is how long marks are kept. It is more than windowReach, so that a window scan finds one.
-	markAge = windowReach + 15*time.Second
+	// markAge is how long marks are kept: windowReach, and the time between two window scans. If that is
+	// longer, a window scan begins at the first row.
+	markAge = 3 * time.Minute
 )
 
 // marks are the marks of one connection, ascending in both time and number. There are at most

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// Each scan begins at least tailReach before the previous one, a window scan windowReach. A full scan
-	// begins at the first row.
+	// A scan passes over rows that were visible tailReach before the last completed scan began. A window scan
+	// passes over those that were visible windowReach before the last window or full scan. A full scan begins
+	// at the first row.
 	tailReach   = 2 * time.Second
 	windowReach = time.Minute
 	// Window and full scans are due after these times, or after costFactor times what the way to the tail
@@ -42,8 +43,9 @@ type session struct {
 	parked parked
 	// problem is why a row was parked or stayed last.
 	problem string
-	// prev is the start of the last completed scan; zero: there was none.
-	prev time.Time
+	// prev is the start of the last completed scan, prevWide that of the last window or full scan. Zero: there
+	// was none.
+	prev, prevWide time.Time
 	// windowAt and fullAt are when such scans are due.
 	windowAt, fullAt time.Time
 	// waiting is the last count of rows, and countAt when the next one may follow.
@@ -121,7 +123,7 @@ func (s *session) newScan() *scan {
 	case sc.low == beginning || !s.c.Tail || !sc.start.Before(s.fullAt):
 		sc.full, sc.pos = true, beginning
 	case !sc.start.Before(s.windowAt):
-		sc.window, sc.pos = true, s.marks.before(s.prev.Add(-windowReach))
+		sc.window, sc.pos = true, s.marks.before(s.prevWide.Add(-windowReach))
 	default:
 		sc.pos = sc.low
 	}
@@ -178,9 +180,7 @@ func (sc *scan) read(ctx context.Context) (rows []source.Row, more bool, err err
 	}
 	sc.state.waits(earlier(sc.seen, sc.parked.oldest()))
 	sc.pos = rows[len(rows)-1].Seq
-	if sc.stayed == 0 {
-		sc.marks.add(now, sc.pos)
-	}
+	sc.marks.add(now, sc.pos)
 	return rows, more, nil
 }
 
@@ -217,6 +217,7 @@ func (sc *scan) complete() error {
 		sc.fullAt = now.Add(max(fullEvery, wait))
 	}
 	if sc.full || sc.window {
+		sc.prevWide = sc.start
 		sc.windowAt = now.Add(max(windowEvery, wait))
 	}
 	left := sc.stayed + sc.parked.count(now)
