@@ -196,6 +196,24 @@ func TestMinAgeLeavesYoungRows(t *testing.T) {
 	})
 }
 
+// TestClockOfTheSourceIsSetBack has rows from the future. The dispatcher judges them.
+func TestClockOfTheSourceIsSetBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.tb.skew = -time.Hour
+		w.srv.judge = func(row *client.RelayRow) *client.RelayResult {
+			if age := time.Duration(row.AgeMs) * time.Millisecond; age < -time.Hour || age > -59*time.Minute {
+				t.Errorf("%s has the age %s", row.ID, age)
+			}
+			return nil
+		}
+		p := w.start("a")
+		w.insert("a")
+		pass(w.c.Poll)
+		w.wants(0, "a")
+		w.metric(p, `lag_seconds{source="pay"}`, 0)
+	})
+}
+
 // TestShutdownFinishesThePage checks that the page in hand is removed and the lease given back, so that the
 // next relay takes over soon.
 func TestShutdownFinishesThePage(t *testing.T) {

@@ -165,7 +165,7 @@ func (sc *scan) read(ctx context.Context) (rows []source.Row, more bool, err err
 	}
 	process.Failpoint("relay_after_read")
 	for i := range rows {
-		if age := rows[i].Age; age < sc.c.MinAge && age > futureRow {
+		if age := rows[i].Age; sc.c.MinAge > 0 && age < sc.c.MinAge && age > futureRow {
 			sc.edge, rows, more = rows[i].Seq, rows[:i], false
 			break
 		}
