@@ -101,7 +101,9 @@ func TestRetryUpdatesProblems(t *testing.T) {
 		}
 		got := w.ask(client.RelayAct{Action: "retry"})
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Refused: 2})
-		for id, want := range map[string]string{"row-0000": "internal", "row-0001": "invalid", "row-0002": "another"} {
+		for id, want := range map[string]string{
+			"row-0000": "internal", "row-0001": "invalid", "row-0002": "another",
+		} {
 			if code := w.tb.refusedCode(id); code != want {
 				t.Errorf("%s has the code %s, want %s", id, code, want)
 			}
@@ -146,7 +148,7 @@ func TestReplayIsPaced(t *testing.T) {
 		began := time.Now()
 		got = w.ask(client.RelayAct{Action: "replay", Since: since, Rate: 100})
 		took := time.Since(began)
-		got.Matched, got.Replayed = got.Matched-6000, got.Replayed-1000 // and the fresh row, which was kept then
+		got.Matched, got.Replayed = got.Matched-6000, got.Replayed-1000 // the fresh row was kept then
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 1, Accepted: 5000, Replayed: 1})
 		if took < 55*time.Second || took > 75*time.Second {
 			t.Errorf("6000 rows at 100 a second took %s", took)

@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,25 +33,30 @@ type promptRun struct {
 	batch        int
 }
 
+// millis draws a number of milliseconds.
+func millis(least, most int) *rapid.Generator[time.Duration] {
+	return rapid.Map(rapid.IntRange(least, most), func(n int) time.Duration {
+		return time.Duration(n) * time.Millisecond
+	})
+}
+
 func drawPromptRun(t *rapid.T) promptRun {
-	millis := func(least, most int) *rapid.Generator[time.Duration] {
-		return rapid.Map(rapid.IntRange(least, most), func(n int) time.Duration {
-			return time.Duration(n) * time.Millisecond
-		})
+	open := rapid.OneOf(millis(0, 50), millis(0, 1999), millis(0, 1999), millis(2000, 59_999),
+		millis(60_000, 90_000))
+	mostlyZero := func(most int) *rapid.Generator[time.Duration] {
+		return rapid.OneOf(millis(0, 0), millis(0, 0), millis(0, most))
 	}
-	open := rapid.OneOf(millis(0, 50), millis(0, 1999), millis(0, 1999), millis(2000, 59_999), millis(60_000, 90_000))
 	one := rapid.Custom(func(t *rapid.T) transaction {
 		return transaction{
 			at: millis(0, 100_000).Draw(t, "at"), open: open.Draw(t, "open"),
-			rollback: rapid.IntRange(0, 5).Draw(t, "rollback") == 0,
-			stays:    rapid.OneOf(rapid.Just(time.Duration(0)), rapid.Just(time.Duration(0)), millis(0, 9000)).Draw(t, "stays"),
+			rollback: rapid.IntRange(0, 5).Draw(t, "rollback") == 0, stays: mostlyZero(9000).Draw(t, "stays"),
 		}
 	})
 	return promptRun{
 		transactions: rapid.SliceOfN(one, 1, 150).Draw(t, "transactions"),
 		reads:        rapid.SliceOfN(millis(1, 400), 1, 10).Draw(t, "reads"),
 		calls:        rapid.SliceOfN(rapid.OneOf(millis(1, 900), millis(0, 1)), 1, 10).Draw(t, "calls"),
-		minAge:       rapid.OneOf(rapid.Just(time.Duration(0)), rapid.Just(time.Duration(0)), millis(0, 3000)).Draw(t, "min age"),
+		minAge:       mostlyZero(3000).Draw(t, "min age"),
 		batch:        rapid.IntRange(1, 5).Draw(t, "batch"),
 	}
 }
@@ -119,6 +126,10 @@ func (run *promptRun) check(t *testing.T) string {
 	began := time.Now()
 	tb, srv := newTable(), newServer()
 	rows := make(map[string]transaction)
+	slices.SortStableFunc(run.transactions, func(a, b transaction) int { return cmp.Compare(a.at, b.at) })
+	for i, tx := range run.transactions {
+		rows[rowID(i)] = tx
+	}
 	reads, calls := 0, 0
 	tb.call = func(op string, after bool) error {
 		if op == "read" && after {
@@ -145,9 +156,15 @@ func (run *promptRun) check(t *testing.T) string {
 		}
 		return nil
 	}
-	c := SourceConfig{Name: "pay", Batch: run.batch, Poll: 100 * time.Millisecond, Tail: true, MinAge: run.minAge}
+	c := SourceConfig{Name: "pay", Batch: run.batch, Poll: 100 * time.Millisecond, Tail: true,
+		MinAge: run.minAge}
 	s := (&world{T: t, tb: tb, srv: srv, c: c, connect: tb.connect}).session()
-	go run.insert(tb, rows)
+	inserted := make(chan struct{})
+	go func() {
+		defer close(inserted)
+		run.insert(tb)
+	}()
+	defer func() { <-inserted }()
 	for time.Since(began) < 110*time.Second {
 		sc := s.newScan()
 		start := time.Since(began)
@@ -160,32 +177,23 @@ func (run *promptRun) check(t *testing.T) string {
 	return ""
 }
 
-// insert runs the transactions.
-func (run *promptRun) insert(tb *table, rows map[string]transaction) {
+// insert inserts the rows in the order of time.
+func (run *promptRun) insert(tb *table) {
 	began := time.Now()
-	order := make(map[time.Duration][]transaction)
-	for _, tx := range run.transactions {
-		order[tx.at] = append(order[tx.at], tx)
-	}
-	for at := time.Duration(0); at <= 100*time.Second; at += time.Millisecond {
-		if len(order[at]) == 0 {
-			continue
+	for i, tx := range run.transactions {
+		time.Sleep(tx.at - time.Since(began))
+		if tx.rollback {
+			tx.open = 1000 * time.Hour
 		}
-		time.Sleep(at - time.Since(began))
-		for i, tx := range order[at] {
-			id := fmt.Sprintf("%s-%d", at, i)
-			open := tx.open
-			if tx.rollback {
-				open = 1000 * time.Hour
-			}
-			rows[id] = tx
-			tb.insert(id, open)
-		}
+		tb.insert(rowID(i), tx.open)
 	}
 }
 
+func rowID(i int) string { return fmt.Sprint("row-", i) }
+
 // judge returns what a completed scan left out.
-func (run *promptRun) judge(sc *scan, start time.Duration, tb *table, srv *server, rows map[string]transaction) string {
+func (run *promptRun) judge(sc *scan, start time.Duration, tb *table, srv *server,
+	rows map[string]transaction) string {
 	reach := tailReach
 	if sc.window {
 		reach = windowReach
@@ -193,6 +201,8 @@ func (run *promptRun) judge(sc *scan, start time.Duration, tb *table, srv *serve
 	if sc.full {
 		reach = 1000 * time.Hour
 	}
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
 	for key := range tb.rows {
 		tx := rows[key.ID]
 		committed := tx.at + tx.open
@@ -200,8 +210,8 @@ func (run *promptRun) judge(sc *scan, start time.Duration, tb *table, srv *serve
 		case tx.rollback || committed >= start || tx.open >= reach || key.Seq >= sc.edge || srv.has(key.ID):
 		case tx.at+max(run.minAge, tx.stays) > start: // too young, or it may stay
 		default:
-			return fmt.Sprintf("scan at %s, window %t, full %t: row %d, inserted at %s and committed at %s, is not read",
-				start, sc.window, sc.full, key.Seq, tx.at, committed)
+			return fmt.Sprintf("scan at %s, window %t, full %t: row %d, inserted at %s and committed at %s, "+
+				"is not read", start, sc.window, sc.full, key.Seq, tx.at, committed)
 		}
 	}
 	return ""

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// A scan passes over rows that were visible tailReach before the last completed scan began. A window scan
-	// passes over those that were visible windowReach before the last window or full scan. A full scan begins
-	// at the first row.
+	// A scan begins behind a row that was visible tailReach before the last completed scan began; a window
+	// scan behind one that was visible windowReach before the last window or full scan; a full scan at the
+	// first row.
 	tailReach   = 2 * time.Second
 	windowReach = time.Minute
 	// Window and full scans are due after these times, or after costFactor times what the way to the tail
@@ -43,8 +43,8 @@ type session struct {
 	parked parked
 	// problem is why a row was parked or stayed last.
 	problem string
-	// prev is the start of the last completed scan, prevWide that of the last window or full scan. Zero: there
-	// was none.
+	// prev is the start of the last completed scan, prevWide that of the last window or full scan. Zero:
+	// there was none.
 	prev, prevWide time.Time
 	// windowAt and fullAt are when such scans are due.
 	windowAt, fullAt time.Time
