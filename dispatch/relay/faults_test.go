@@ -306,4 +306,3 @@ func (s shortSink) Submit(ctx context.Context, source string, b client.RelayBatc
 	}
 	return reply, err
 }
-
