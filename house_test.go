@@ -101,7 +101,8 @@ var own = map[string][]string{
 	},
 	commands + "remote": {"client", commands + "console", commands + "config"},
 	commands + "cli": {
-		"client", "store", "schedule", "dispatch/outbound/sign", commands + "console", commands + "config",
+		"client", "store", "schedule", "dispatch/outbound/sign", "dispatch/relay/source",
+		commands + "console", commands + "config",
 		commands + "remote", commands + "importer",
 	},
 	commands + "importer": {

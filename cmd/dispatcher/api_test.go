@@ -17,6 +17,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/apptest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/cmdtest"
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
@@ -25,6 +26,7 @@ import (
 // noCommand are the operations that no command reaches, with the reason.
 var noCommand = map[string]string{
 	"getOpenAPI": "the document is for browsers and generators",
+	"relay":      "relays call it",
 }
 
 // noFlag are the fields and parameters that no flag sets, of all operations or of one, with the reason.
@@ -57,6 +59,12 @@ func TestEveryOperationHasACommand(t *testing.T) {
 			"endpoints.ndjson": `{"external_id":"m2","url":"http://127.0.0.1:1/"}` + "\n",
 		}[name]
 		if err := os.WriteFile(filepath.Join(lets["DIR"], name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pay", "ship", "stock", "refund", "gone"} {
+		in := client.RelayBatch{Holder: "relay-1", Origin: "db1/" + name, Release: name == "gone"}
+		if _, err := s.Client.Call(t.Context(), "POST", "/v1/relay/"+name, in, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -43,6 +43,7 @@ type commands struct {
 // relayCommand has the commands for outbox tables.
 type relayCommand struct {
 	Run app.RelayCommand `cmd:"" default:"withargs" help:"Read outbox tables in a separate process, by the API of a server."`
+	cli.RelayCommands
 }
 
 // version and revision are set by the linker (-X main.version=v1.2.3 -X main.revision=COMMIT).

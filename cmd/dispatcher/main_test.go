@@ -196,7 +196,9 @@ func TestCompletion(t *testing.T) {
 			last := strconv.Itoa(len(strings.Fields(line)) - 1)
 			script := term.Stdout.String() + "\nCOMP_WORDS=(" + line + ")\nCOMP_CWORD=" + last +
 				"\n_dispatcher\necho \"${COMPREPLY[@]}\""
-			out, err := exec.Command("bash", "-c", script).CombinedOutput()
+			bash := exec.Command("bash") // the script is too long for an argument
+			bash.Stdin = strings.NewReader(script)
+			out, err := bash.CombinedOutput()
 			if err != nil {
 				t.Errorf("%q: %v", line, err)
 			}

@@ -15,12 +15,16 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/cmd/dispatcher/internal/console"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/outbound/sign/signtest"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // program is a program with the commands of this package.
 var program = cmdtest.Program(func() any {
-	c := &Commands{}
+	c := &struct {
+		Commands
+		Relay RelayCommands `cmd:""`
+	}{}
 	c.Healthcheck.Flags = config.OpsFlags()
 	return c
 })
@@ -111,6 +115,29 @@ func TestRebuildShowsProgress(t *testing.T) {
 				t.Errorf("drew %q", got)
 			}
 		})
+	}
+}
+
+// TestRelayDDL checks that each flag of the command reaches the statements.
+func TestRelayDDL(t *testing.T) {
+	t.Parallel()
+	for dialect, options := range map[source.Dialect]source.DDLOptions{
+		source.Postgres: {Table: "pay.outbox", Keep: true, Grant: "relay"},
+		source.MySQL:    {Table: source.DefaultTable},
+	} {
+		args := []string{"relay", "ddl", "--dialect", string(dialect)}
+		if options.Keep {
+			args = append(args, "--table", options.Table, "--keep", "--grant", options.Grant)
+		}
+		want, err := source.DDL(dialect, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		term := program.Terminal()
+		term.Ends(t, console.ExitOK, args...)
+		if got := term.Stdout.String(); got != want || got == "" {
+			t.Errorf("%s: printed %s, want %s", dialect, got, want)
+		}
 	}
 }
 
