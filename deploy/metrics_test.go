@@ -69,7 +69,7 @@ var (
 )
 
 // openLabels are labels with values that no list has. Prometheus adds job and instance.
-var openLabels = []string{"job", "instance", "route", "code", "version", "task", "le"}
+var openLabels = []string{"job", "instance", "route", "code", "version", "task", "source", "le"}
 
 // TestMetricsExist checks that each metric, label and value in the rules, their tests and the dashboard is in
 // the contract.

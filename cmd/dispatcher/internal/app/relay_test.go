@@ -103,8 +103,8 @@ type relayProcess struct {
 // startRelay starts a process that reads the source pay and calls a server.
 func startRelay(t *testing.T, outbox *apptest.Outbox, server *apptest.Running) *relayProcess {
 	t.Helper()
-	term := program.Terminal("DISPATCHER_RELAY="+outbox.Setting(t, "pay"), "DISPATCHER_OPS_LISTEN=127.0.0.1:0",
-		"DISPATCHER_LOG_FORMAT=json", "DISPATCHER_DATABASE_URL=of a server")
+	term := program.Terminal("DISPATCHER_RELAY="+outbox.Setting(t, "pay"),
+		"DISPATCHER_OPS_LISTEN=127.0.0.1:0", "DISPATCHER_LOG_FORMAT=json", "DISPATCHER_DATABASE_URL=of a server")
 	flags := config.RelayFlags()
 	l, err := config.LoadRelay(&term.Console, &flags)
 	if err != nil {
