@@ -19,7 +19,8 @@ type PgBouncer struct {
 }
 
 // NewPgBouncer starts a PgBouncer in front of a server. It ends with the test, and must be started after the
-// server. It serves all databases with their names there, each with at most sessions sessions.
+// server. It serves all databases with their names there, each with at most sessions sessions, to the users
+// dispatcher and relay.
 func NewPgBouncer(tb testing.TB, server *Postgres, sessions int) *PgBouncer {
 	tb.Helper()
 	b := &PgBouncer{behind: server}
@@ -49,7 +50,7 @@ func NewPgBouncer(tb testing.TB, server *Postgres, sessions int) *PgBouncer {
 func (b *PgBouncer) file(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *PgBouncer) configure(sessions int) error {
-	if err := os.WriteFile(b.file("users"), []byte(`"dispatcher" ""`+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(b.file("users"), []byte("\"dispatcher\" \"\"\n\"relay\" \"\"\n"), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(b.file("pgbouncer.ini"), fmt.Appendf(nil, `[databases]

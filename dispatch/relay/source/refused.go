@@ -97,8 +97,8 @@ func (d Dialect) where(f Filter) []any {
 // ReadRefused returns refused rows with a higher key, in the order of their ids. The zero Key is before all.
 // A page may have fewer rows than limit, as with Read; the last page is empty.
 func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) ([]Row, error) {
-	where := []any{" FROM ", c.t.refused, c.d.byKey(), c.d.where(f), " AND id >= ", value{after.ID}, " AND (id > ",
-		value{after.ID}, " OR seq > ", value{after.Seq}, ")"}
+	where := []any{" FROM ", c.t.refused, c.d.byKey(), c.d.where(f), " AND id >= ", value{after.ID},
+		" AND (id > ", value{after.ID}, " OR seq > ", value{after.Seq}, ")"}
 	page, _, err := c.readPage(ctx, "read refused rows", limit, "NULL", where, "id, seq")
 	rows := make([]Row, len(page))
 	for i := range page {

@@ -1,0 +1,153 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// waiting is the number of sessions of this database that wait for a lock.
+func (w *world) waiting() int {
+	if w.dialect == source.MySQL {
+		time.Sleep(150 * time.Millisecond) // a view that was read in the last 100 ms is not refreshed
+	}
+	return w.count(w.sql("SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND "+
+		"wait_event_type = 'Lock'", "SELECT COUNT(*) FROM information_schema.INNODB_TRX JOIN "+
+		"information_schema.PROCESSLIST p ON p.ID = trx_mysql_thread_id WHERE trx_state = 'LOCK WAIT' AND "+
+		"p.DB = DATABASE()"))
+}
+
+// TestLockedRow checks that a call waits two seconds for a locked row, then changes nothing, and that INSERTs
+// do not wait meanwhile.
+func TestLockedRow(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{Keep: true})
+		w.insert("a", "b")
+		rows := w.read(c, 0)
+		tx := w.begin()
+		w.in(tx, fmt.Sprintf("SELECT seq FROM dispatcher_outbox WHERE seq = %d FOR UPDATE", rows[1].Seq))
+		// Under REPEATABLE READ, a row that is not there would lock the gap in which INSERTs are.
+		keys := append(keysOf(rows[:1]), source.Key{Seq: rows[1].Seq + 100, ID: "none"}, rows[1].Key)
+		removed := make(chan error)
+		start := time.Now()
+		go func() {
+			_, err := c.Remove(context.Background(), keys)
+			removed <- err
+		}()
+		testserver.Until(t, "the removal to wait", func() bool { return w.waiting() > 0 })
+		inserted := time.Now()
+		w.insert("c")
+		if d := time.Since(inserted); d > time.Second {
+			t.Errorf("an INSERT took %v", d)
+		}
+		if err := <-removed; !errors.Is(err, source.ErrLocked) || errors.Is(err, source.ErrBroken) {
+			t.Errorf("remove a locked row: %v, want ErrLocked", err)
+		}
+		if d := time.Since(start); d > 15*time.Second {
+			t.Errorf("the removal waited %v", d)
+		}
+		w.remains(c, "a", "b", "c")
+		if n := w.count("SELECT COUNT(*) FROM dispatcher_outbox_done"); n != 0 {
+			t.Errorf("%d rows are kept that were not removed", n)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		w.changed(c.Remove(t.Context(), keys))(2)
+	})
+}
+
+// TestLockedTable checks the same of a table that another session changes.
+func TestLockedTable(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{})
+		w.insert("a")
+		rows := w.read(c, 0)
+		tx := w.begin()
+		w.in(tx, w.sql("LOCK TABLE dispatcher_outbox IN ACCESS EXCLUSIVE MODE",
+			"LOCK TABLES dispatcher_outbox WRITE"))
+		if _, err := c.Remove(t.Context(), keysOf(rows)); !errors.Is(err, source.ErrLocked) {
+			t.Errorf("remove: %v, want ErrLocked", err)
+		}
+		if _, err := c.Refuse(t.Context(), refusals("x", rows...)); !errors.Is(err, source.ErrLocked) {
+			t.Errorf("refuse: %v, want ErrLocked", err)
+		}
+		w.in(tx, w.sql("SELECT 1", "UNLOCK TABLES"))
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		w.remains(c, "a")
+		w.changed(c.Remove(t.Context(), keysOf(rows)))(1)
+	})
+}
+
+// TestOpenTransactions checks that rows of open transactions are not read, and that no call waits for them.
+func TestOpenTransactions(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{Keep: true})
+		var committed []string
+		for i := range 20 {
+			committed = append(committed, fmt.Sprint(i))
+		}
+		w.insert(committed[:10]...)
+		tx := w.begin()
+		w.in(tx, w.insertion(), "open", "{}", nil)
+		w.insert(committed[10:]...)
+		w.remains(c, committed...)
+		rows := w.read(c, 0)
+		w.changed(c.Refuse(t.Context(), refusals("x", rows[:9]...)))(9)
+		w.changed(c.Remove(t.Context(), keysOf(rows[9:19])))(10)
+		w.remains(c, "19")
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		w.remains(c, "open", "19")
+	})
+}
+
+// TestPlans checks that calls read only their range of an index, however many rows were deleted before it.
+func TestPlans(t *testing.T) {
+	directly(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		w.app.SetMaxIdleConns(0) // PostgreSQL counts at the end of a session
+		w.exec(w.sql("SELECT 1", "SET GLOBAL userstat = ON"))
+		w.fill("old", 10_000, 10, 10)
+		last := int64(w.count("SELECT MAX(seq) FROM dispatcher_outbox"))
+		// This snapshot keeps the deleted rows in the table.
+		tx := w.begin()
+		w.in(tx, w.sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1"))
+		w.in(tx, "SELECT COUNT(*) FROM dispatcher_outbox")
+		w.exec("DELETE FROM dispatcher_outbox")
+		w.fill("new", 100, 10, 10)
+
+		testserver.Until(t, "the server to count", func() bool { return w.scanned() >= 10_000 })
+		before := w.scanned()
+		c := w.connect(source.Options{Keep: true})
+		rows := w.read(c, last)
+		w.changed(c.Remove(t.Context(), keysOf(rows[:90])))(90)
+		w.changed(c.Refuse(t.Context(), refusals("x", rows[90:]...)))(10)
+		c.Close()
+		testserver.Until(t, "the server to count", func() bool { return w.scanned() > before })
+		if n := w.scanned() - before; n > 1000 {
+			t.Errorf("the calls read %d rows of the outbox, want about 300", n)
+		}
+	})
+}
+
+// scanned is the number of rows of the outbox that the source has read.
+func (w *world) scanned() int {
+	if w.dialect == source.Postgres {
+		return w.count("SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = " +
+			"'dispatcher_outbox'")
+	}
+	return w.count("SELECT COALESCE(SUM(ROWS_READ), 0) FROM information_schema.TABLE_STATISTICS WHERE " +
+		"TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dispatcher_outbox'")
+}
