@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -159,9 +161,32 @@ func (d *daemon) end(with syscall.Signal) error {
 }
 
 // pause stops a server of one process, and resume lets it continue. Its connections stay open meanwhile, but
-// it does not answer.
-func (d *daemon) pause(tb testing.TB)  { d.signal(tb, syscall.SIGSTOP) }
-func (d *daemon) resume(tb testing.TB) { d.signal(tb, syscall.SIGCONT) }
+// it does not answer. pause returns when all threads have stopped.
+func (d *daemon) pause(tb testing.TB) {
+	tb.Helper()
+	d.signal(tb, syscall.SIGSTOP)
+	await(tb, daemonStart, d.name+" to stop", func(context.Context) error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.server.cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		for _, thread := range threads {
+			stat, err := os.ReadFile(thread)
+			if err != nil {
+				return err
+			}
+			if state := stat[bytes.LastIndexByte(stat, ')')+2]; state != 'T' {
+				return fmt.Errorf("a thread has the state %c", state)
+			}
+		}
+		return nil
+	})
+}
+
+func (d *daemon) resume(tb testing.TB) {
+	tb.Helper()
+	d.signal(tb, syscall.SIGCONT)
+}
 
 func (d *daemon) signal(tb testing.TB, s syscall.Signal) {
 	tb.Helper()

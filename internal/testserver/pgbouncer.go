@@ -50,7 +50,8 @@ func NewPgBouncer(tb testing.TB, server *Postgres, sessions int) *PgBouncer {
 func (b *PgBouncer) file(name string) string { return filepath.Join(b.dir, name) }
 
 func (b *PgBouncer) configure(sessions int) error {
-	if err := os.WriteFile(b.file("users"), []byte("\"dispatcher\" \"\"\n\"relay\" \"\"\n"), 0o644); err != nil {
+	users := "\"dispatcher\" \"\"\n\"relay\" \"\"\n"
+	if err := os.WriteFile(b.file("users"), []byte(users), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(b.file("pgbouncer.ini"), fmt.Appendf(nil, `[databases]

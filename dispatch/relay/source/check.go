@@ -63,7 +63,7 @@ func (s *Source) specs() []spec {
 // mysqlTexts are types of MySQL that lose characters outside strict mode.
 var mysqlTexts = []string{"text", "mediumtext", "longtext"}
 
-// check runs all checks.
+// check runs all checks. It checks no table of a server that it cannot read anyway.
 func (s *Source) check(ctx context.Context, db session) ([]Finding, error) {
 	var c *checker
 	if s.dialect == MySQL {
@@ -74,12 +74,17 @@ func (s *Source) check(ctx context.Context, db session) ([]Finding, error) {
 	if err := c.server(c, ctx); err != nil {
 		return nil, err
 	}
+	if failed(c.findings) {
+		return c.findings, nil
+	}
 	for _, t := range s.specs() {
 		f, err := c.table(c, ctx, t)
 		if err != nil {
 			return nil, err
 		}
-		c.compare(t, f)
+		if f != nil {
+			c.compare(t, f)
+		}
 	}
 	return c.findings, nil
 }
@@ -90,7 +95,7 @@ type checker struct {
 	db       session
 	findings []Finding
 
-	// server checks what concerns all tables. table reads a table; nil: there is no such table.
+	// server checks what concerns all tables. table reads a table; nil: there is none to compare.
 	server func(*checker, context.Context) error
 	table  func(*checker, context.Context, spec) (*found, error)
 }
@@ -127,13 +132,19 @@ func (c *checker) ddl() string {
 	return command
 }
 
+// missing adds the finding that a table cannot be seen.
+func (c *checker) missing(t spec) {
+	c.wrong("create it with the output of: "+c.ddl(),
+		"table %s does not exist, or the user %s has no right on it", t.name, c.user)
+}
+
+// failed reports whether a finding is an error.
+func failed(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Level == LevelError })
+}
+
 // compare adds the findings of a table.
 func (c *checker) compare(t spec, f *found) {
-	if f == nil {
-		c.wrong("create it with the output of: "+c.ddl(),
-			"table %s does not exist, or the user %s has no right on it", t.name, c.user)
-		return
-	}
 	for _, want := range t.columns {
 		got, exists := f.types[want.name]
 		switch {

@@ -115,11 +115,9 @@ func (s *Source) Connect(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range findings {
-		if f.Level == LevelError {
-			db.close(ctx)
-			return nil, &CheckError{findings}
-		}
+	if failed(findings) {
+		db.close(ctx)
+		return nil, &CheckError{findings}
 	}
 	return newConn(s, db), nil
 }

@@ -79,7 +79,8 @@ func TestContents(t *testing.T) {
 		}
 		w.exec(w.insertion(), "all", `{"ref":"😀"}`, all)
 		w.exec(w.insertion(), "limits", strings.Repeat("r", source.MaxRequest), make([]byte, source.MaxBody))
-		w.exec(w.insertion(), "above", strings.Repeat("r", source.MaxRequest+1), make([]byte, source.MaxBody+1))
+		w.exec(w.insertion(), "above", strings.Repeat("r", source.MaxRequest+1),
+			make([]byte, source.MaxBody+1))
 		if w.dialect == source.MySQL {
 			w.exec(w.insertion(), "not UTF-8", []byte("\xd6\xa7"), nil)
 		}
@@ -107,6 +108,13 @@ func TestBigRows(t *testing.T) {
 	if testserver.Full() {
 		n = 2000
 	}
+	t.Cleanup(func() { // after the subtests
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if m.Sys > 300<<20 {
+			t.Errorf("the process has taken %d MiB", m.Sys>>20)
+		}
+	})
 	eachServer(t, func(t *testing.T, s server) {
 		w := newWorld(t, s)
 		w.fill("", n, 500<<10, 200<<10)
@@ -130,12 +138,6 @@ func TestBigRows(t *testing.T) {
 			t.Errorf("read %d rows, want %d", read, n)
 		}
 	})
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	if m.Sys > 300<<20 {
-		t.Errorf("the process has taken %d MiB", m.Sys>>20)
-	}
 }
 
 // TestSequenceWentBack checks that a row with the number of an earlier row is not taken for that row.
@@ -172,8 +174,8 @@ func TestAges(t *testing.T) {
 		tx := w.begin()
 		w.in(tx, w.sql("SET LOCAL TIME ZONE 'Asia/Shanghai'", "SET time_zone = '+08:00'"))
 		w.in(tx, w.insertion(), "now", "{}", nil)
-		hours := w.sql("INSERT INTO dispatcher_outbox (id, request, created_at) VALUES ($1, '', now() + $2 * "+
-			"interval '1 hour')", "INSERT INTO dispatcher_outbox (id, request, created_at) VALUES (?, '', "+
+		hours := w.sql("INSERT INTO dispatcher_outbox (id, request, created_at) VALUES ($1, '', now() + "+
+			"$2 * interval '1 hour')", "INSERT INTO dispatcher_outbox (id, request, created_at) VALUES (?, '', "+
 			"NOW(3) + INTERVAL ? HOUR)")
 		w.in(tx, hours, "past", -2)
 		w.in(tx, hours, "future", 3)

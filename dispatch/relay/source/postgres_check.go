@@ -62,12 +62,17 @@ func (c *checker) postgresTable(ctx context.Context, t spec) (*found, error) {
 	}
 	rows, err := c.rows(ctx, append(query, " FROM pg_class c WHERE c.oid = to_regclass(", value{t.quoted},
 		")")...)
-	if err != nil || len(rows) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(rows) == 0 {
+		c.missing(t)
+		return nil, nil
 	}
 	row := rows[0]
 	if !strings.Contains("rp", row[0]) {
 		c.wrong("create a table with the output of: "+c.ddl(), "%s is not a table", t.name)
+		return nil, nil
 	}
 	if row[1] != "p" {
 		c.wrong("ALTER TABLE "+t.quoted+" SET LOGGED", "table %s is not logged: a crash empties it", t.name)

@@ -59,6 +59,7 @@ func needsServers(t *testing.T) {
 // eachServer runs a test on every kind of server, in parallel. That of TEST_MYSQL_URL is one if it is set.
 func eachServer(t *testing.T, test func(t *testing.T, s server)) {
 	needsServers(t)
+	t.Parallel()
 	for _, s := range servers {
 		if s.name == "mysql" {
 			if _, set := testserver.MySQLDatabase(t); !set {
@@ -75,6 +76,7 @@ func eachServer(t *testing.T, test func(t *testing.T, s server)) {
 // directly runs a test on PostgreSQL and MariaDB, in parallel.
 func directly(t *testing.T, test func(t *testing.T, s server)) {
 	needsServers(t)
+	t.Parallel()
 	for _, i := range []int{0, 2} {
 		t.Run(servers[i].name, func(t *testing.T) {
 			t.Parallel()
@@ -127,8 +129,8 @@ func withUser(t *testing.T, database string) string {
 // createUser creates the user of all sources unless it exists. Another test may do so at the same time.
 func (w *world) createUser() {
 	w.t.Helper()
-	w.exec(w.sql(`DO $$ BEGIN CREATE ROLE relay LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN
-		NULL; END $$`, "CREATE USER IF NOT EXISTS relay@'%' IDENTIFIED BY '"+relayPassword+"'"))
+	w.exec(w.sql(`DO $$ BEGIN CREATE ROLE relay LOGIN;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`, "CREATE USER IF NOT EXISTS relay@'%' IDENTIFIED BY '"+relayPassword+"'"))
 }
 
 // sql returns the text of the dialect.

@@ -1,0 +1,135 @@
+package source_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
+)
+
+// readRefused reads all rows of a filter, two at a time.
+func (w *world) readRefused(c *source.Conn, f source.Filter) (all []source.Row) {
+	w.t.Helper()
+	var after source.Key
+	for {
+		rows, err := c.ReadRefused(w.t.Context(), f, after, 2)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(rows) == 0 {
+			return all
+		}
+		all = append(all, rows...)
+		after = rows[len(rows)-1].Key
+	}
+}
+
+// TestRefused checks what can be done with refused rows.
+func TestRefused(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{})
+		w.insert("a", "b", "b", "B", "c 😀")
+		rows := w.read(c, 0)
+		w.changed(c.Refuse(t.Context(), refusals("first", rows[:2]...)))(2)
+		others := append(refusals("second", rows[2:4]...), refusals("x", rows[4])...)
+		w.changed(c.Refuse(t.Context(), others))(3)
+		w.remains(c)
+
+		if got := keysOf(w.readRefused(c, source.Filter{})); !sameKeys(got, keysOf(rows)) {
+			t.Errorf("refused: %v, want %v", got, keysOf(rows))
+		}
+		for want, f := range map[int]source.Filter{
+			2: {ID: "b"}, 1: {ID: "b", Code: "second"}, 0: {Code: "none"}, 5: {},
+		} {
+			if got := w.readRefused(c, f); len(got) != want {
+				t.Errorf("filter %+v: %d rows, want %d", f, len(got), want)
+			}
+			w.changed(c.CountRefused(t.Context(), f, 9))(want)
+		}
+		w.changed(c.CountRefused(t.Context(), source.Filter{}, 3))(3)
+		got := w.readRefused(c, source.Filter{ID: "a"})[0]
+		if got.Kind != "callback" || string(got.Request) != `{"ref":"a"}` ||
+			string(got.Body) != "body of a" || got.Age < 0 || got.Age > time.Minute {
+			t.Errorf("refused row: %+v", got)
+		}
+
+		again := refusals("again", rows[0])
+		again[0].Problem = strings.Repeat("问", 2000) + "\x00\xff"
+		w.changed(c.UpdateRefused(t.Context(), append(again, refusals("x", source.Row{})...)))(1)
+		newest, err := c.Refused(t.Context(), 3)
+		if err != nil || len(newest) != 3 {
+			t.Fatalf("newest: %+v, %v", newest, err)
+		}
+		if n := newest[0]; n.Key != rows[0].Key || n.Code != "again" || n.Kind != "callback" ||
+			n.Problem != strings.Repeat("问", 1000) || time.Since(n.RefusedAt).Abs() > time.Minute {
+			t.Errorf("newest: %+v", n)
+		}
+
+		w.changed(c.RemoveRefused(t.Context(), keysOf(rows[:1])))(1)
+		w.changed(c.DropRefused(t.Context(), source.Filter{Code: "second"}, 1))(1)
+		w.changed(c.DropRefused(t.Context(), source.Filter{Code: "second"}, 9))(1)
+		w.changed(c.DropRefused(t.Context(), source.Filter{}, 9))(2)
+		w.changed(c.DropRefused(t.Context(), source.Filter{}, 9))(0)
+	})
+}
+
+func sameKeys(a, b []source.Key) bool {
+	for _, k := range a {
+		if !slices.Contains(b, k) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// TestKept checks that removed rows are kept, read again in the order of their removal, and pruned.
+func TestKept(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{Keep: true})
+		w.insert("a", "b", "c", "d", "e")
+		rows := w.read(c, 0)
+		w.changed(c.Remove(t.Context(), keysOf(rows[3:])))(2)
+		w.changed(c.Remove(t.Context(), keysOf(rows[:3])))(3)
+		for id, ago := range map[string]string{"d": "1 hour", "e": "1 second"} {
+			w.exec("UPDATE dispatcher_outbox_done SET done_at = " + w.sql("now() - interval '"+ago+"'",
+				"NOW(3) - INTERVAL "+ago) + " WHERE id = '" + id + "'")
+		}
+
+		read := func(since time.Time) (ids []string) {
+			var after source.Kept
+			for {
+				page, err := c.ReadKept(t.Context(), since, after, 2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(page) == 0 {
+					return ids
+				}
+				for i := range page {
+					ids = append(ids, page[i].ID)
+					if string(page[i].Body) != "body of "+page[i].ID {
+						t.Errorf("kept row: %+v", page[i])
+					}
+				}
+				after = page[len(page)-1].Kept()
+			}
+		}
+		now := time.Now()
+		for want, since := range map[string]time.Time{
+			"e a b c": now, "d e a b c": now.Add(-58 * time.Minute), "": now.Add(6 * time.Minute),
+		} {
+			ids := read(since)
+			if got := strings.Join(ids, " "); got != want {
+				t.Errorf("kept since %v: %q, want %q", since, got, want)
+			}
+			w.changed(c.CountKept(t.Context(), since, 9))(len(ids))
+		}
+		w.changed(c.PruneKept(t.Context(), time.Minute, 9))(1)
+		w.changed(c.PruneKept(t.Context(), 0, 1))(1)
+		w.changed(c.PruneKept(t.Context(), 0, 9))(3)
+	})
+}
