@@ -48,7 +48,9 @@ func NewMariaDB(tb testing.TB, settings ...string) *MariaDB {
 		Scheme: "mysql", User: url.UserPassword("dispatcher", mariadbPassword), Path: "/dispatcher",
 	}
 	server, install := mariadbProgram(tb, "mariadbd"), mariadbProgram(tb, "mariadb-install-db")
-	if out, err := m.command(install, "--no-defaults", "--datadir="+m.data(), "--skip-test-db", "--tmpdir="+m.dir,
+	// A server that starts removes the temporary tables of others from the directory /tmp.
+	temporary := "--tmpdir=" + m.dir
+	if out, err := m.command(install, "--no-defaults", "--datadir="+m.data(), temporary, "--skip-test-db",
 		"--auth-root-authentication-method=normal", "--innodb-flush-log-at-trx-commit=0",
 	).CombinedOutput(); err != nil {
 		tb.Fatalf("mariadb-install-db: %v\n%s", err, out)
@@ -61,9 +63,8 @@ CREATE DATABASE IF NOT EXISTS dispatcher;
 		tb.Fatal(err)
 	}
 	args := append([]string{
-		"--no-defaults", "--datadir=" + m.data(), "--socket=" + filepath.Join(m.dir, "s"),
+		"--no-defaults", "--datadir=" + m.data(), temporary, "--socket=" + filepath.Join(m.dir, "s"),
 		"--bind-address=127.0.0.1", "--skip-name-resolve", "--init-file=" + m.initFile(),
-		"--tmpdir=" + m.dir, // a server removes the temporary tables that it finds at its start
 		"--max-connections=400", "--innodb-buffer-pool-size=64M",
 	}, settings...)
 	m.launch(tb, syscall.SIGTERM, func() *exec.Cmd {

@@ -175,8 +175,8 @@ func TestAges(t *testing.T) {
 		w.in(tx, w.sql("SET LOCAL TIME ZONE 'Asia/Shanghai'", "SET time_zone = '+08:00'"))
 		w.in(tx, w.insertion(), "now", "{}", nil)
 		hours := w.sql("INSERT INTO dispatcher_outbox (id, request, created_at) VALUES ($1, '', now() + "+
-			"$2 * interval '1 hour')", "INSERT INTO dispatcher_outbox (id, request, created_at) VALUES (?, '', "+
-			"NOW(3) + INTERVAL ? HOUR)")
+			"$2 * interval '1 hour')", "INSERT INTO dispatcher_outbox (id, request, created_at) VALUES "+
+			"(?, '', NOW(3) + INTERVAL ? HOUR)")
 		w.in(tx, hours, "past", -2)
 		w.in(tx, hours, "future", 3)
 		if err := tx.Commit(); err != nil {

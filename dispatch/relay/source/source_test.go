@@ -130,7 +130,8 @@ func withUser(t *testing.T, database string) string {
 func (w *world) createUser() {
 	w.t.Helper()
 	w.exec(w.sql(`DO $$ BEGIN CREATE ROLE relay LOGIN;
-		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`, "CREATE USER IF NOT EXISTS relay@'%' IDENTIFIED BY '"+relayPassword+"'"))
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`,
+		"CREATE USER IF NOT EXISTS relay@'%' IDENTIFIED BY '"+relayPassword+"'"))
 }
 
 // sql returns the text of the dialect.
