@@ -215,7 +215,7 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 		return false, err
 	}
 	if len(sub.stayed)+len(sub.failing) > 0 {
-		return false, &sinkError{err: fmt.Errorf("%d rows cannot be handed over: %s",
+		return false, &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s",
 			len(sub.stayed)+len(sub.failing), append(sub.stayed, sub.failing...)[0].Problem)}
 	}
 	run.kept = kept[len(kept)-1].Kept()

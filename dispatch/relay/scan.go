@@ -72,7 +72,7 @@ func (s *session) turn(ctx context.Context) (wait time.Duration, err error) {
 // scanOrWait scans, unless too many rows are parked, and returns the pause after it.
 func (s *session) scanOrWait(ctx context.Context) (time.Duration, error) {
 	if n := s.parked.expire(time.Now()); n >= maxParked {
-		s.failed(sideDispatcher, fmt.Errorf("%d rows cannot be handed over, so no further row is read: %s", n,
+		s.failed(sideDispatcher, fmt.Errorf("%d rows cannot be submitted, so no further row is read: %s", n,
 			s.problem))
 		return stayedPause, nil
 	}

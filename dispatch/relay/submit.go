@@ -113,7 +113,7 @@ func (s *submission) call(ctx context.Context, rows []source.Row) error {
 		return nil
 	}
 	if len(s.failing) >= s.maxFailing {
-		return &sinkError{err: fmt.Errorf("%d rows cannot be handed over: %s", len(s.failing),
+		return &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s", len(s.failing),
 			s.failing[0].Problem)}
 	}
 	batch := client.RelayBatch{Rows: make([]client.RelayRow, len(rows))}

@@ -42,18 +42,18 @@ func TestBrowserEveryPageIsWellMade(t *testing.T) {
 	}
 	worlds := []world{
 		{"empty", "en", nil, []check{(*crawl).checkLayout}},
-		{"one", "en", []string{"one.txt", "alerts.txt"},
+		{"one", "en", []string{"one.txt", "alerts.txt", "relay.txt"},
 			[]check{(*crawl).checkLayout, (*crawl).checkLanguage, (*crawl).checkDialogs,
 				(*crawl).checkKeys}},
-		{"one in Chinese", "zh-CN", []string{"one.txt", "alerts.txt"},
+		{"one in Chinese", "zh-CN", []string{"one.txt", "alerts.txt", "relay.txt"},
 			[]check{(*crawl).checkLayout, (*crawl).checkLanguage}},
-		{"many", "en", []string{"one.txt", "alerts.txt", "many.txt"},
+		{"many", "en", []string{"one.txt", "alerts.txt", "relay.txt", "many.txt"},
 			[]check{(*crawl).checkWeight, (*crawl).checkLayout}},
 	}
 	if *screens != "" { // only for their pictures
 		worlds = append(worlds,
 			world{"empty in Chinese", "zh-CN", nil, []check{(*crawl).checkLayout}},
-			world{"many in Chinese", "zh-CN", []string{"one.txt", "alerts.txt", "many.txt"},
+			world{"many in Chinese", "zh-CN", []string{"one.txt", "alerts.txt", "relay.txt", "many.txt"},
 				[]check{(*crawl).checkLayout}})
 	}
 	for _, c := range worlds {

@@ -51,6 +51,9 @@ type relayRow struct {
 // Page returns the path of the source's page.
 func (row *relayRow) Page() string { return Root + "/relay/" + row.Name }
 
+// Free reports whether the source has no open act: only then a person can ask for another.
+func (row *relayRow) Free() bool { return !row.Act.Open() }
+
 func (b *base) relayRow(s *store.RelaySource) *relayRow {
 	lag := s.LagMs(b.now)
 	row := &relayRow{

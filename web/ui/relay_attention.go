@@ -43,7 +43,7 @@ func (u *UI) relayProblems(r *request, p *overviewPage) error {
 		return cmp.Compare(b.Report.RefusedRows, a.Report.RefusedRows)
 	})
 	line := p.relayProblem("warn", "attention.relay.refused", refused)
-	if len(refused) == 1 && !refused[0].Act.Open() && p.Can(string(store.ScopeOperate)) {
+	if len(refused) == 1 && refused[0].Free() && p.Can(string(store.ScopeOperate)) {
 		line.Acts = slices.Insert(line.Acts, 0, problemAct{Text: p.T("relay.retry"),
 			Link: refused[0].Page() + "/retry", Asks: true})
 	}
