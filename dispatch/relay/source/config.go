@@ -30,8 +30,6 @@ type Options struct {
 	Table string
 	// Keep copies removed rows to the table with the suffix _done.
 	Keep bool
-	// MinAge hides younger rows from Read.
-	MinAge time.Duration
 }
 
 // A Source is an outbox table. It has no connection.
@@ -39,7 +37,6 @@ type Source struct {
 	dialect Dialect
 	tables  tables
 	keep    bool
-	minAge  time.Duration
 
 	// address is HOST:PORT, with commas if there are several.
 	address, database string
@@ -50,7 +47,7 @@ type Source struct {
 // Open checks the options. It does not connect. Errors have no part of the DSN.
 func Open(o Options) (*Source, error) {
 	scheme, _, isURL := strings.Cut(o.DSN, "://")
-	s := &Source{keep: o.Keep, minAge: o.MinAge}
+	s := &Source{keep: o.Keep}
 	var err error
 	switch {
 	case !isURL:

@@ -20,8 +20,6 @@ const (
 // A Conn is a connection to a source. It must not be used by two goroutines at a time. Errors wrap ErrBroken
 // or ErrLocked, or are others. Each call ends after 30 s, and waits at most 2 s for a lock.
 type Conn struct {
-	Source *Source
-
 	db   session
 	d    Dialect
 	t    tables
@@ -31,7 +29,7 @@ type Conn struct {
 }
 
 func newConn(s *Source, db session) *Conn {
-	return &Conn{Source: s, db: db, d: s.dialect, t: s.tables, keep: s.keep, page: firstPage}
+	return &Conn{db: db, d: s.dialect, t: s.tables, keep: s.keep, page: firstPage}
 }
 
 // Close closes the connection. It may be broken.
@@ -46,9 +44,6 @@ func (c *Conn) Close() {
 // was full: then the next rows may exist.
 func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, more bool, err error) {
 	where := []any{" FROM ", c.t.outbox, c.d.byKey(), " WHERE seq > ", value{after}}
-	if c.Source.minAge > 0 {
-		where = append(where, " AND created_at <= ", c.d.ago(c.Source.minAge))
-	}
 	page, more, err := c.readPage(ctx, "read rows", limit, "NULL", where, "seq")
 	rows = make([]Row, len(page))
 	for i := range page {

@@ -84,19 +84,21 @@ func postgresNumber(b []byte) int64 {
 	return int64(binary.BigEndian.Uint64(b))
 }
 
-// limitLocks bounds the wait for locks in the transaction.
-var limitLocks = fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true)", lockTimeout.Milliseconds())
+// begin bounds the wait for locks in the transaction. With enable_seqscan = on, rows of a small table are
+// found by a scan: 90 of 10,000 take 1.0 ms instead of 0.26 ms.
+var begin = fmt.Sprintf("SELECT set_config('lock_timeout', '%d', true), set_config('enable_seqscan', 'off', "+
+	"true)", lockTimeout.Milliseconds())
 
 // change sends all statements at once, without a BEGIN: then they are one transaction, and the server rolls
 // it back if one fails.
 func (p *postgresSession) change(ctx context.Context, statements ...statement) (n int, err error) {
 	batch := &pgconn.Batch{}
-	batch.ExecParams(limitLocks, nil, nil, nil, nil)
+	batch.ExecParams(begin, nil, nil, nil, nil)
 	for _, s := range statements {
 		batch.ExecParams(s.sql, textArgs(s.args), nil, nil, nil)
 	}
 	results := p.conn.ExecBatch(ctx, batch)
-	for i := -1; results.NextResult(); i++ { // the first one is limitLocks
+	for i := -1; results.NextResult(); i++ { // the first one is that of begin
 		tag, err := results.ResultReader().Close()
 		if err == nil && i >= 0 && statements[i].counted {
 			n += int(tag.RowsAffected())
