@@ -28,6 +28,7 @@
 //   - Every GET request is sent again.
 //   - Send, SendBatch, SendEvent and CreatePoll are sent again with the same IdempotencyKey, so that the
 //     server accepts them once. A request without a key gets a random one, which lasts for that call only.
+//     Relay is sent again with the same rows, whose ids are their keys.
 //   - All other calls are sent once, also those of Call.
 //
 // A call of the second kind may end although the server may have accepted it: it then returns a

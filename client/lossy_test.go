@@ -89,6 +89,16 @@ func TestLostResponse(t *testing.T) {
 			})
 			return err
 		}, 1},
+		"relay": {func(c *client.Client, ref string) error {
+			request := fmt.Sprintf(`{"url":"https://shop.example/","ref":%q,"delay":"1h"}`, ref)
+			got, err := c.Relay(ctx, "lost", client.RelayBatch{Rows: []client.RelayRow{
+				{ID: ref, Request: []byte(request), Body: new([]byte("x"))},
+			}})
+			if err == nil && got.Results[0].Status != http.StatusOK {
+				err = fmt.Errorf("the row has status %d", got.Results[0].Status)
+			}
+			return err
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"time"
 )
@@ -186,10 +187,18 @@ type RelayReplay struct {
 	Change
 }
 
-// Relay submits rows of an outbox table, or renews the lease of its relay, or both. The result has one
-// entry for each row at its index. The call may be repeated: a row that was accepted before is a replay.
-func (c *Client) Relay(ctx context.Context, source string, b RelayBatch) (RelayReply, error) {
-	return call[RelayReply](ctx, c, "POST", b, "relay", source)
+// Relay submits rows of an outbox table, or renews the lease of its relay, or both. The result has one entry
+// for each row at its index. The call is sent again if necessary: a row that was accepted before is a replay.
+func (c *Client) Relay(ctx context.Context, source string, b RelayBatch) (out RelayReply, err error) {
+	r, err := c.request(http.MethodPost, pathOf("relay", source), b)
+	if err != nil {
+		return out, err
+	}
+	a, err := c.sendAgain(ctx, r)
+	if err != nil {
+		return out, err
+	}
+	return out, c.decode(a, &out)
 }
 
 // RelaySources lists the outbox tables of the project by name, without their refused rows.

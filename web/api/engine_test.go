@@ -99,6 +99,14 @@ func newEngineAPI(t *testing.T, to attempt.Sender) testAPI {
 // newEngineAPIWith is newEngineAPI with a database and master keys. Each master key repeats one byte.
 func newEngineAPIWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte) testAPI {
 	t.Helper()
+	return newTestAPIWith(t, api.Options{Engine: newRunningEngine(t, db, sender, masters...), Store: db})
+}
+
+// newRunningEngine returns an engine with the index in memory. It ends with the test.
+func newRunningEngine(
+	t *testing.T, db *sqlstore.DB, sender attempt.Sender, masters ...byte,
+) *dispatch.Engine {
+	t.Helper()
 	keys := make([]string, len(masters))
 	for i, b := range masters {
 		keys[i] = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.MasterKeyBytes))
@@ -125,7 +133,7 @@ func newEngineAPIWith(t *testing.T, db *sqlstore.DB, sender attempt.Sender, mast
 	})
 	// A new index is filled in the background, and some tests read it.
 	testserver.Until(t, "the index is filled", func() bool { return len(engine.Health(ctx).Degraded) == 0 })
-	return newTestAPIWith(t, api.Options{Engine: engine, Store: db})
+	return engine
 }
 
 // newProject creates a project, and returns the header of a new key of it with every scope.

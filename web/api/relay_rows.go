@@ -70,8 +70,8 @@ func (s *RelaySink) Submit(ctx context.Context, source string,
 		row := &b.Rows[i]
 		rows[i] = relayRow{RelayRow: *row}
 		rows[i].Request = bytes.Trim(row.Request, " \t\r\n")
-		if err := checkJSON(row.Request); err != nil {
-			rows[i].err = err
+		if len(rows[i].Request) > 0 {
+			rows[i].err = checkJSON(rows[i].Request)
 		}
 	}
 	reply, err := r.guarded(ctx, &b, rows)
