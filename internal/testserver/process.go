@@ -117,7 +117,7 @@ func ask(ctx context.Context, addr, password string, args ...any) (any, error) {
 	return got, errors.Join(err, c.Close(), conn.Close())
 }
 
-// ended is an error that ends poll.
+// ended is an error that ends the innermost poll. poll returns the error in it.
 type ended struct{ error }
 
 // poll repeats check until it returns nil or an ended error, or until the limit has passed. It returns the
@@ -129,8 +129,11 @@ func poll(limit time.Duration, check func(context.Context) error) error {
 	defer pause.Stop()
 	for {
 		err := check(ctx)
-		if _, over := err.(ended); err == nil || over {
-			return err
+		if over, is := err.(ended); is {
+			return over.error
+		}
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

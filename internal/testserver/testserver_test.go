@@ -204,3 +204,21 @@ func TestPgBouncer(t *testing.T) {
 	b.Start(t)
 	sessions()
 }
+
+// TestPollRepeatsAPoll checks that an error that ends an inner poll does not end the outer one: a server is
+// started again until it answers.
+func TestPollRepeatsAPoll(t *testing.T) {
+	tries := 0
+	err := poll(time.Minute, func(context.Context) error {
+		tries++
+		return poll(time.Minute, func(context.Context) error {
+			if tries < 3 {
+				return ended{errors.New("the server has ended")}
+			}
+			return nil
+		})
+	})
+	if err != nil || tries != 3 {
+		t.Errorf("%d tries: %v", tries, err)
+	}
+}
