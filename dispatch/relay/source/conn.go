@@ -146,7 +146,7 @@ func (d Dialect) ago(before time.Duration) []any {
 // Remove deletes rows and returns how many there were. With keep, it copies them in the same transaction.
 // It removes all of them or, with an error, none.
 func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
-	return chunks(c, ctx, "remove rows", keys, func(keys []Key) []statement {
+	return chunks(ctx, c, "remove rows", keys, func(keys []Key) []statement {
 		remove := c.d.remove(c.t.outbox, "seq", keys)
 		if !c.keep {
 			return []statement{remove}
@@ -185,7 +185,7 @@ func (c *Conn) count(ctx context.Context, op string, limit int, from ...any) (n 
 
 // chunks changes rows in one transaction, with statements for at most maxKeys of them, and returns the number
 // of rows that the counted statements changed.
-func chunks[T any](c *Conn, ctx context.Context, op string, all []T, statements func([]T) []statement,
+func chunks[T any](ctx context.Context, c *Conn, op string, all []T, statements func([]T) []statement,
 ) (n int, err error) {
 	var list []statement
 	for some := range slices.Chunk(all, maxKeys) {

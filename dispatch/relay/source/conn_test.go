@@ -106,7 +106,7 @@ func TestContents(t *testing.T) {
 func TestBigRows(t *testing.T) {
 	n := 40
 	if testserver.Full() {
-		n = 2000
+		n = 1000
 	}
 	t.Cleanup(func() { // after the subtests
 		var m runtime.MemStats

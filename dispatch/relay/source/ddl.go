@@ -78,6 +78,23 @@ func (o DDLOptions) grants(d Dialect, t tables) string {
 	return b.String()
 }
 
+// postgresCopied and mysqlCopied are the columns that refused and removed rows keep.
+const postgresCopied = `  seq BIGINT NOT NULL,
+  id TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  request TEXT NOT NULL,
+  body BYTEA,
+  created_at TIMESTAMPTZ NOT NULL,
+`
+
+const mysqlCopied = `  seq BIGINT NOT NULL,
+  id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  kind VARCHAR(16) CHARACTER SET ascii NOT NULL,
+  request MEDIUMBLOB NOT NULL,
+  body MEDIUMBLOB NULL,
+  created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
+`
+
 // In an outbox the oldest keys go first, so a vacuum frees whole pages of the index. It runs after 5,000
 // removals, however large the table is. It does not give pages back, for which it would lock the table.
 const postgresDDL = `-- Applications write rows here, in their transactions: INSERT (id, kind, request, body).
@@ -91,13 +108,7 @@ CREATE TABLE IF NOT EXISTS {outbox} (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, vacuum_truncate = false);
 -- The relay moves rows here that the dispatcher refuses.
 CREATE TABLE IF NOT EXISTS {refused} (
-  seq BIGINT NOT NULL,
-  id TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  request TEXT NOT NULL,
-  body BYTEA,
-  created_at TIMESTAMPTZ NOT NULL,
-  code TEXT NOT NULL,
+` + postgresCopied + `  code TEXT NOT NULL,
   problem TEXT NOT NULL,
   refused_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (id, seq)
@@ -107,13 +118,7 @@ CREATE INDEX IF NOT EXISTS {refusals} ON {refused} (refused_at);
 
 const postgresDoneDDL = `-- The relay keeps accepted rows here for the time of the setting keep.
 CREATE TABLE IF NOT EXISTS {done} (
-  seq BIGINT NOT NULL,
-  id TEXT NOT NULL,
-  kind TEXT NOT NULL,
-  request TEXT NOT NULL,
-  body BYTEA,
-  created_at TIMESTAMPTZ NOT NULL,
-  done_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+` + postgresCopied + `  done_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
   PRIMARY KEY (done_at, seq, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, vacuum_truncate = false);
 `
@@ -131,13 +136,7 @@ CREATE TABLE IF NOT EXISTS {outbox} (
 ) ENGINE=InnoDB;
 -- The relay moves rows here that the dispatcher refuses.
 CREATE TABLE IF NOT EXISTS {refused} (
-  seq BIGINT NOT NULL,
-  id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  kind VARCHAR(16) CHARACTER SET ascii NOT NULL,
-  request MEDIUMBLOB NOT NULL,
-  body MEDIUMBLOB NULL,
-  created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
-  code VARCHAR(64) CHARACTER SET utf8mb4 NOT NULL,
+` + mysqlCopied + `  code VARCHAR(64) CHARACTER SET utf8mb4 NOT NULL,
   problem TEXT CHARACTER SET utf8mb4 NOT NULL,
   refused_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
   PRIMARY KEY (id, seq),
@@ -147,13 +146,7 @@ CREATE TABLE IF NOT EXISTS {refused} (
 
 const mysqlDoneDDL = `-- The relay keeps accepted rows here for the time of the setting keep.
 CREATE TABLE IF NOT EXISTS {done} (
-  seq BIGINT NOT NULL,
-  id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-  kind VARCHAR(16) CHARACTER SET ascii NOT NULL,
-  request MEDIUMBLOB NOT NULL,
-  body MEDIUMBLOB NULL,
-  created_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
-  done_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
+` + mysqlCopied + `  done_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
   PRIMARY KEY (done_at, seq, id)
 ) ENGINE=InnoDB;
 `

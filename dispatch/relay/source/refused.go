@@ -16,7 +16,7 @@ func (c *Conn) Refuse(ctx context.Context, refusals []Refusal) (int, error) {
 			"body = VALUES(body), created_at = VALUES(created_at), code = VALUES(code), " +
 			"problem = VALUES(problem), refused_at = VALUES(refused_at)"
 	}
-	return chunks(c, ctx, "refuse rows", refusals, func(refusals []Refusal) []statement {
+	return chunks(ctx, c, "refuse rows", refusals, func(refusals []Refusal) []statement {
 		var statements []statement
 		var keys []Key
 		for _, g := range grouped(refusals) {
@@ -109,14 +109,14 @@ func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) 
 
 // RemoveRefused deletes refused rows and returns how many there were.
 func (c *Conn) RemoveRefused(ctx context.Context, keys []Key) (int, error) {
-	return chunks(c, ctx, "delete refused rows", keys, func(keys []Key) []statement {
+	return chunks(ctx, c, "delete refused rows", keys, func(keys []Key) []statement {
 		return []statement{c.d.remove(c.t.refused, "id", keys)}
 	})
 }
 
 // UpdateRefused replaces the code, the problem and the time of refused rows and returns how many there were.
 func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (int, error) {
-	return chunks(c, ctx, "update refused rows", refusals, func(refusals []Refusal) []statement {
+	return chunks(ctx, c, "update refused rows", refusals, func(refusals []Refusal) []statement {
 		var statements []statement
 		for _, g := range grouped(refusals) {
 			set := []any{" SET code = ", value{g.code}, ", problem = ", value{g.problem}, ", refused_at = ",
