@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/internal/docpage"
 	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
@@ -79,7 +81,11 @@ func newShopDatabase(t *testing.T, kind string) shopDatabase {
 		address = testserver.SharedMariaDB(t).Database(t)
 	}
 	s := shopDatabase{testserver.DB(t, address), kind, address}
-	s.exec(t, outboxTables[kind])
+	ddl := harness.Command(t, 10*time.Second, nil, "relay", "ddl", "--dialect", kind)
+	if ddl.Code != 0 {
+		t.Fatalf("relay ddl: %s", ddl.Stderr)
+	}
+	s.exec(t, ddl.Stdout)
 	for _, b := range blocksOf(t, languagesPage) {
 		if b.Name == "orders.sql" {
 			s.exec(t, b.Text)
@@ -218,7 +224,7 @@ func (p payer) paid(t *testing.T, dir string, env []string, orders ...string) bo
 // trial runs a program on a database: once it commits, once it fails. It returns the committed order.
 func (p payer) trial(t *testing.T, dir string, env []string, s shopDatabase) (order string) {
 	t.Helper()
-	order = strings.ReplaceAll(strings.ToLower(p.file), ".", "-") + "-1"
+	order = p.file + "-" + s.kind + "-1"
 	rolledBack := strings.TrimSuffix(order, "1") + "2"
 	s.exec(t, fmt.Sprintf("INSERT INTO orders VALUES ('%s', 'open'), ('%s', 'open')", order, rolledBack))
 	env = append(env, s.environment(t)...)
@@ -266,6 +272,7 @@ func TestOutboxPrograms(t *testing.T) {
 	for _, kind := range []string{onPostgres, onMariaDB} {
 		databases[kind] = newShopDatabase(t, kind)
 	}
+	sent := map[string]string{} // the body of each order
 	for _, p := range payers {
 		if p.prepare != "" {
 			s := newShell(t, dir, env...)
@@ -273,10 +280,56 @@ func TestOutboxPrograms(t *testing.T) {
 		}
 		for _, kind := range p.databases {
 			t.Run(p.file+" on "+kind, func(t *testing.T) {
-				start := time.Now()
-				p.trial(t, dir, env, databases[kind])
-				t.Logf("took %s", time.Since(start).Round(time.Second))
+				order := p.trial(t, dir, env, databases[kind])
+				sent[order] = strings.ReplaceAll(p.body, "ORDER", order)
 			})
 		}
+	}
+	if !t.Failed() {
+		relayed(t, databases, sent)
+	}
+}
+
+// relayed runs a relay in a process of its own, and checks that each row arrives with its bytes.
+func relayed(t *testing.T, databases map[string]shopDatabase, sent map[string]string) {
+	t.Helper()
+	b := harness.NewBackend(t, harness.SQLiteEmbedded)
+	b.SkipReconciliation("rows of outbox tables are not counted")
+	receiver := harness.NewReceiver(t, harness.ScriptOf(t, "testdata/kitchen.txt"))
+	p := harness.Serve(t, harness.Launch{On: b})
+	p.Post("/v1/endpoints", harness.Submission{"url": receiver.URL, "external_id": "m-1001"}, nil)
+	scopes := []client.Scope{client.ScopeSend}
+	key, err := p.CreateKey(t.Context(), client.KeyRequest{Name: "relay", Scopes: scopes})
+	harness.Check(t, err)
+	var sources []map[string]string
+	for kind, s := range databases {
+		sources = append(sources, map[string]string{"name": "pay-" + kind, "dsn": s.address})
+	}
+	setting, err := json.Marshal(sources)
+	harness.Check(t, err)
+	openWindow(t, t.TempDir(), "exec "+harness.Binary(t)+" relay",
+		"DISPATCHER_SERVER="+p.Base, "DISPATCHER_KEY="+key.Text, "DISPATCHER_RELAY="+string(setting),
+		"DISPATCHER_OPS_LISTEN=127.0.0.1:"+testserver.FreePort(t))
+	harness.Eventually(t, time.Minute, "each row arrives", func() error {
+		got := map[string]string{}
+		for _, a := range receiver.All() {
+			var body struct{ Order string }
+			harness.Check(t, json.Unmarshal(a.Body, &body))
+			got[body.Order] = string(a.Body)
+		}
+		if !maps.Equal(got, sent) {
+			return fmt.Errorf("got %q, want %q", got, sent)
+		}
+		return nil
+	})
+	for kind, s := range databases {
+		harness.Eventually(t, time.Minute, "the rows are removed", func() error {
+			var n int
+			err := s.QueryRowContext(t.Context(), "SELECT count(*) FROM dispatcher_outbox").Scan(&n)
+			if err == nil && n > 0 {
+				err = fmt.Errorf("%s has %d rows", kind, n)
+			}
+			return err
+		})
 	}
 }

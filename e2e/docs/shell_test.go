@@ -119,7 +119,7 @@ func (w *window) end() string {
 }
 
 // ready matches what programs print when they listen.
-var ready = regexp.MustCompile(`(?i)listening|is serving|Development Server .* started`)
+var ready = regexp.MustCompile(`(?i)listening|is serving|relay is running|Development Server .* started`)
 
 // openWindow runs a block until the test ends, and waits until its program listens.
 func openWindow(tb testing.TB, dir, text string, env ...string) *window {
