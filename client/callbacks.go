@@ -139,7 +139,8 @@ type Callback struct {
 	ExpiresAt  time.Time `json:"expires_at" api:"null"`
 	Version    *int64    `json:"version" api:"null"`
 	// Only in responses to GET: the id of the API key, schedule or poll that created the callback, or "admin
-	// key". Absent if it is not known, and for keys of one endpoint.
+	// key". "relay": the server read it from an outbox table. Absent if it is not known, and for keys of one
+	// endpoint.
 	CreatedBy string `json:"created_by,omitempty"`
 	// Present only if true: an earlier request created the callback.
 	Replayed bool `json:"replayed,omitempty"`

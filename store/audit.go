@@ -53,6 +53,7 @@ type AuditFilter struct {
 	//   - a lane: its key, so the lane of an endpoint has the endpoint's id with the prefix;
 	//   - a project: its id;
 	//   - a preset: kind and name, such as "policy/payment";
+	//   - a relay source: "relay/" and its name;
 	//   - the index: its generation, such as "generation 3";
 	//   - a read of a secret: the lane of the secret.
 	Object string

@@ -105,9 +105,9 @@ type Callback struct {
 	// the accept and the stamp return it.
 	TraceContext []byte
 
-	// CreatedBy is the bare id of the API key that created the callback, the Actor.ID of another caller, or
-	// the id of a schedule or a poll with its prefix. Empty: not known. Only an accept writes it, and stamps
-	// do not return it.
+	// CreatedBy is the bare id of the API key that created the callback, the Actor.ID of another caller,
+	// "relay" for a relay in this process, or the id of a schedule or a poll with its prefix. Empty: not
+	// known. Only an accept writes it, and stamps do not return it.
 	CreatedBy string
 
 	CreatedAt  int64

@@ -23,6 +23,8 @@ func (u *UI) creators(r *request, b *base, callbacks []store.Callback) (map[stri
 			all[by] = creator{b.T("creator.schedule"), Root + "/schedules/" + id}
 		case polled:
 			all[by] = creator{b.T("creator.poll"), Root + "/callbacks/" + id}
+		case id == "relay": // rows of outbox tables, by a relay in this process
+			all[by] = creator{b.T("menu.relay"), Root + "/relay"}
 		case id == "admin key":
 			all[by] = creator{Text: b.T("creator.admin")}
 		case by == id:
