@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-ff5a32d8/dispatcher/dispatch"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/accept"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/index"
 	"github.com/seed-ff5a32d8/dispatcher/schedule"
@@ -201,4 +202,13 @@ func foreignBuild(t *testing.T, is error) tweak {
 		o.set(fail(is), "Generation")
 		o.set(before(func() { o.set(nil, "Generation") }), "Reset")
 	}
+}
+
+// TestUnreadTablesDegrade: outbox tables that cannot be read are named, and the process stays ready.
+func TestUnreadTablesDegrade(t *testing.T) {
+	with(nil, sendingOff, func(o *options) {
+		o.Unread = func() []string { return []string{dispatch.DegradedRelay + "pay"} }
+	}).run(t, func(b *fixture) {
+		b.is("health", b.health(), "ready held relay:pay")
+	})
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // closeAllowance is the most that a drain takes in addition to its settings: open requests have 10 s to end
-// on each of the two listeners.
-const closeAllowance = 25 * time.Second
+// on each of the two listeners, and the relay has relayAllowance.
+const closeAllowance = 25*time.Second + relayAllowance
 
 // notify sends the lines of a state to the service manager, as sd_notify(3) does. socket is the variable
 // NOTIFY_SOCKET: a path, a name that begins with @ in Linux's abstract namespace, or empty without such a

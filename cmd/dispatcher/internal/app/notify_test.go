@@ -53,7 +53,7 @@ func TestServeNotifiesTheServiceManager(t *testing.T) {
 			}
 			stop()
 			cmdtest.Contains(t, nextNotice(t, manager), "STOPPING=1\n", "STATUS=attempts in flight have 2m0s",
-				"EXTEND_TIMEOUT_USEC=145010000")
+				"EXTEND_TIMEOUT_USEC=165010000")
 			if err := <-ended; err != nil {
 				t.Error(err)
 			}

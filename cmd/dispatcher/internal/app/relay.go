@@ -103,34 +103,33 @@ func NewRelayProcess(
 // Run reads until ctx ends or the ops listener fails. Then it finishes the pages in hand, and returns when all
 // goroutines have ended.
 func (p *RelayProcess) Run(ctx context.Context) error {
+	defer p.api.CloseIdleConnections()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	opsCtx, endOps := context.WithCancel(context.WithoutCancel(ctx))
 	defer endOps()
-	served := make(chan error, 1)
+	served, read := make(chan error, 1), make(chan error, 1)
 	go func() {
 		err := p.Web.Run(opsCtx)
-		if err != nil {
-			fail(err)
-		}
+		fail(err)
 		served <- err
 	}()
-	context.AfterFunc(ctx, func() {
-		p.log.Info("shutting down")
-		p.manager.notify("STOPPING=1", "STATUS=finishing pages",
-			fmt.Sprint("EXTEND_TIMEOUT_USEC=", relayAllowance.Microseconds()))
-		p.Web.BeginDrain()
-	})
+	go func() { read <- p.relay.Run(ctx) }()
 	p.log.Info("relay is running", "server", p.server, "ops", p.Web.OpsAddr().String())
 	p.manager.notify("READY=1", "STATUS=reading outbox tables")
-	err := p.relay.Run(ctx)
+
+	<-ctx.Done()
+	p.log.Info("shutting down")
+	p.manager.notify("STOPPING=1", "STATUS=finishing pages",
+		fmt.Sprint("EXTEND_TIMEOUT_USEC=", relayAllowance.Microseconds()))
+	p.Web.BeginDrain()
+	err := <-read
 	endOps()
-	err = errors.Join(err, <-served)
-	p.api.CloseIdleConnections()
-	if err == nil {
-		p.log.Info("relay has ended")
+	if err := errors.Join(err, <-served); err != nil {
+		return err
 	}
-	return err
+	p.log.Info("relay has ended")
+	return nil
 }
 
 // relayAllowance is the most that a relay takes to end: the page in hand, and the return of the lease.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -104,7 +106,8 @@ type relayProcess struct {
 func startRelay(t *testing.T, outbox *apptest.Outbox, server *apptest.Running) *relayProcess {
 	t.Helper()
 	term := program.Terminal("DISPATCHER_RELAY="+outbox.Setting(t, "pay"),
-		"DISPATCHER_OPS_LISTEN=127.0.0.1:0", "DISPATCHER_LOG_FORMAT=json", "DISPATCHER_DATABASE_URL=of a server")
+		"DISPATCHER_OPS_LISTEN=127.0.0.1:0", "DISPATCHER_LOG_FORMAT=json",
+		"DISPATCHER_DATABASE_URL=of a server")
 	flags := config.RelayFlags()
 	l, err := config.LoadRelay(&term.Console, &flags)
 	if err != nil {
@@ -157,6 +160,9 @@ func TestRelayProcess(t *testing.T) {
 			first := startRelay(t, outbox, server)
 			insert(t, outbox, "row-0", requestTo(receiver, "row-0"))
 			delivered(t, server, "row-0")
+			for _, path := range []string{"/healthz", "/readyz"} {
+				cmdtest.Contains(t, ops(t, first.Web.OpsAddr(), path), `"status":"ok"`)
+			}
 			second := startRelay(t, outbox, server)
 
 			inserted := make(chan int, 1)
@@ -202,7 +208,13 @@ func TestRelayProcess(t *testing.T) {
 // reads reports whether the process reads the source.
 func (p *relayProcess) reads(t *testing.T) bool {
 	t.Helper()
-	res, err := http.Get("http://" + p.Web.OpsAddr().String() + "/metrics")
+	return strings.Contains(ops(t, p.Web.OpsAddr(), "/metrics"), `dispatcher_relay_leader{source="pay"} 1`)
+}
+
+// ops returns a page of an ops listener.
+func ops(t *testing.T, address net.Addr, path string) string {
+	t.Helper()
+	res, err := http.Get("http://" + address.String() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +223,29 @@ func (p *relayProcess) reads(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Contains(string(text), `dispatcher_relay_leader{source="pay"} 1`)
+	return string(text)
+}
+
+// TestRelayOfAnUnknownProject: it is an error of this source, and of no other one.
+func TestRelayOfAnUnknownProject(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("needs a real PostgreSQL")
+	}
+	outbox, other := apptest.NewOutbox(t, source.Postgres), apptest.NewOutbox(t, source.Postgres)
+	r := apptest.Start(t, apptest.Settings(t, fmt.Sprintf(
+		`--relay=[{"name":"pay","dsn":%q,"project":"absent"},{"name":"pay","dsn":%q}]`, outbox.DSN, other.DSN)))
+	url := cmdtest.ServeResponse(t, http.StatusOK, "")
+	insert(t, outbox, "order-1", requestTo(url, "order-1"))
+	insert(t, other, "order-2", requestTo(url, "order-2"))
+	delivered(t, r, "order-2")
+	testserver.Until(t, "the error is counted", func() bool {
+		return !strings.Contains(ops(t, r.Web.OpsAddr(), "/metrics"),
+			`dispatcher_relay_errors_total{side="dispatcher",source="absent/pay"} 0`)
+	})
+	if outbox.Count(t, "dispatcher_outbox") != 1 || r.Readyz(t) != http.StatusOK {
+		t.Error("the row has left its table, or the server is not ready")
+	}
 }
 
 // TestRelayCommand runs the whole command: its start errors, its health, and its end.
@@ -225,10 +259,21 @@ func TestRelayCommand(t *testing.T) {
 	term.Ends(t, console.ExitUsage, "relay")
 	cmdtest.Contains(t, term.Stderr.String(), "no API key")
 
-	term = program.Terminal(relay, "DISPATCHER_KEY=k", "DISPATCHER_SERVER=http://127.0.0.1:1")
+	socket := filepath.Join(t.TempDir(), "notify")
+	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manager.Close()
+	term = program.Terminal(relay, "DISPATCHER_KEY=k", "DISPATCHER_SERVER=http://127.0.0.1:1",
+		"NOTIFY_SOCKET="+socket)
 	ctx, stop := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() { code <- term.InvokeUntil(ctx, "relay", "--ops-listen=127.0.0.1:0", "--log-level=debug") }()
+	cmdtest.Contains(t, nextNotice(t, manager), "READY=1\n")
 	stop()
-	if code := term.InvokeUntil(ctx, "relay", "--ops-listen=127.0.0.1:0", "--log-level=debug"); code != 0 {
+	cmdtest.Contains(t, nextNotice(t, manager), "STOPPING=1\n", "EXTEND_TIMEOUT_USEC=20000000")
+	if code := <-code; code != console.ExitOK {
 		t.Errorf("exit code %d: %s", code, term.Stderr.String())
 	}
 	cmdtest.Contains(t, term.Stderr.String(), "relay is running", "relay has ended")
