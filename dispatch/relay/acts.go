@@ -18,8 +18,10 @@ const (
 	actDone    = "done"
 	actFailed  = "failed"
 
-	// actTries is how often a slice of an act may fail in the source before the act fails.
+	// actTries is how often a slice of an act may fail in the source before the act fails, actPause the pause
+	// after each failure.
 	actTries = 5
+	actPause = 5 * time.Second
 	// dropSlice is how many refused rows one statement deletes.
 	dropSlice   = 1000
 	defaultRate = 500
@@ -90,21 +92,12 @@ func (a *acts) update(run *actRun, change func(p *client.RelayActProgress)) {
 	change(&run.p)
 }
 
-// act carries out a slice of the open act, if it is due. It returns the pause before the next turn: at most
-// wait, and none if a slice is due.
-func (s *session) act(wait time.Duration) time.Duration {
-	run := s.acts.open()
-	if run == nil {
-		return wait
+// act carries out a slice of an act, if it is due.
+func (s *session) act(run *actRun) {
+	if time.Now().Before(run.next) {
+		return
 	}
-	if !time.Now().Before(run.next) {
-		s.slice(run)
-	}
-	return min(wait, max(time.Until(run.next), 0))
-}
-
-// slice carries out a slice of an act.
-func (s *session) slice(run *actRun) {
+	run.next = time.Now()
 	var done bool
 	var err error
 	switch run.act.Action {
@@ -140,7 +133,7 @@ func (s *session) slice(run *actRun) {
 			p.State = actFailed
 		}
 	})
-	run.next = time.Now().Add(longestWait / 6)
+	run.next = time.Now().Add(actPause)
 }
 
 // filter returns which refused rows the act is about.

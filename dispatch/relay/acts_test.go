@@ -223,6 +223,35 @@ func TestActOutlivesFailures(t *testing.T) {
 	})
 }
 
+// TestActIsNoWayAroundThePause has a dispatcher that accepts refused rows and no fresh ones.
+func TestActIsNoWayAroundThePause(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.c.Batch = 1
+		_, repair := w.refuseAll(500)
+		repair()
+		calls := 0
+		w.srv.call = func(b *client.RelayBatch, after bool) error {
+			if !after && hasRow(b, "fresh") {
+				calls++
+				return problem(http.StatusServiceUnavailable, "unavailable", "not now")
+			}
+			return nil
+		}
+		w.tb.call = func(op string, after bool) error {
+			if op == "read refused" && !after {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return nil
+		}
+		w.insert("fresh")
+		got := w.ask(client.RelayAct{Action: "retry"})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 500, Accepted: 450, Refused: 50})
+		if calls > 10 {
+			t.Errorf("%d calls with the fresh row", calls)
+		}
+	})
+}
+
 // TestKeptRowsArePruned checks that kept rows are deleted in slices.
 func TestKeptRowsArePruned(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -36,9 +36,10 @@ type reader struct {
 	acts  acts
 	// wake ends a pause: the lease was taken or lost, or there is a new act.
 	wake chan struct{}
-	// failures counts errors since the last completed scan, and failing limits their log lines.
-	failures int
-	failing  process.LogLimiter
+	// failures counts errors since the last completed scan. failing limits their log lines, and refusing
+	// those about refused rows.
+	failures          int
+	failing, refusing process.LogLimiter
 }
 
 func newReader(o *Options, m *metrics, c SourceConfig) *reader {
@@ -50,8 +51,7 @@ func newReader(o *Options, m *metrics, c SourceConfig) *reader {
 
 // run reads the source until ctx ends, finishes the page in hand, and gives the lease back.
 func (r *reader) run(ctx context.Context) {
-	r.state.lead(false, true)
-	r.state.lead(false, false)
+	r.state.begin()
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var renewals sync.WaitGroup

@@ -46,8 +46,8 @@ type session struct {
 	// prev is the start of the last completed scan, prevWide that of the last window or full scan. Zero:
 	// there was none.
 	prev, prevWide time.Time
-	// windowAt and fullAt are when such scans are due.
-	windowAt, fullAt time.Time
+	// scanAt, windowAt and fullAt are when the next scans are due.
+	scanAt, windowAt, fullAt time.Time
 	// waiting is the last count of rows, and countAt when the next one may follow.
 	waiting int
 	countAt time.Time
@@ -58,15 +58,23 @@ func newSession(r *reader, conn Conn, page context.Context) *session {
 	return &session{reader: r, conn: conn, page: page, parked: make(parked)}
 }
 
-// turn scans once, does what is due beside, and returns the pause before the next turn. Its error is that of
-// the source, which ends the session.
-func (s *session) turn(ctx context.Context) (wait time.Duration, err error) {
-	wait, err = s.scanOrWait(ctx)
-	if err != nil {
-		return 0, err
+// turn scans, keeps up and carries out a slice of an act, if due. It returns the pause before the next turn.
+// Its error is that of the source, which ends the session.
+func (s *session) turn(ctx context.Context) (pause time.Duration, err error) {
+	if !time.Now().Before(s.scanAt) {
+		wait, err := s.scanOrWait(ctx)
+		if err != nil {
+			return 0, err
+		}
+		s.scanAt = time.Now().Add(wait)
 	}
 	s.keepUp()
-	return s.act(wait), nil
+	next := s.scanAt
+	if run := s.acts.open(); run != nil {
+		s.act(run)
+		next = earlier(next, run.next)
+	}
+	return time.Until(next), nil
 }
 
 // scanOrWait scans, unless too many rows are parked, and returns the pause after it.

@@ -113,7 +113,7 @@ func (s *session) refuse(rows []source.Row, refused []source.Refusal) {
 	s.upkeep.changed = true
 	moved := len(refused) - len(failed)
 	s.metrics.rows.WithLabelValues(s.c.Label(), resultRefused).Add(float64(moved))
-	if moved > 0 {
+	if moved > 0 && s.refusing.Again(time.Now()) {
 		s.log.Warn("relay rows refused", "rows", moved, "id", refused[0].ID, "code", refused[0].Code)
 	}
 	if err == nil {

@@ -34,6 +34,13 @@ type state struct {
 	rate     rate
 }
 
+// begin notes that the process should read the source from now on.
+func (s *state) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scanned = time.Now()
+}
+
 // lead notes whether this process holds the source and whether another one does. It returns whether this
 // process held it before.
 func (s *state) lead(leader, standby bool) (before bool) {
@@ -108,13 +115,8 @@ func (s *state) reported(r *client.RelayReport) {
 	}
 }
 
-// lag requires the lock.
-func (s *state) lag(now time.Time) time.Duration {
-	if !s.leader {
-		return 0
-	}
-	return max(now.Sub(s.oldest), 0)
-}
+// lag requires the lock. It is that of the process that reads the source.
+func (s *state) lag(now time.Time) time.Duration { return max(now.Sub(s.oldest), 0) }
 
 // read calls f with the lock.
 func (s *state) read(f func(s *state) float64) float64 {
