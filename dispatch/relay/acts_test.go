@@ -31,7 +31,7 @@ func (w *world) refuseAll(n int) (p *running, repair func()) {
 		w.insert(fmt.Sprintf("row-%04d", i))
 	}
 	p = w.start("a")
-	pass(10 * time.Second)
+	w.pass(10 * time.Second)
 	if len(w.tb.refused) != n {
 		w.Fatalf("%d rows are refused", len(w.tb.refused))
 	}
@@ -46,7 +46,7 @@ func (w *world) ask(act client.RelayAct) client.RelayActProgress {
 	w.srv.act = &act
 	w.srv.mu.Unlock()
 	for range 600 {
-		pass(time.Second)
+		w.pass(time.Second)
 		p := get(w.srv, func() client.RelayActProgress { return w.srv.act.RelayActProgress })
 		if p.State == "done" || p.State == "failed" {
 			p.ActID = ""
@@ -78,7 +78,7 @@ func TestRetryOfRefusedRows(t *testing.T) {
 		if n := len(w.tb.refused); n != 10 || w.tb.count() > 0 {
 			t.Errorf("%d rows are refused", n)
 		}
-		pass(4 * time.Second)
+		w.pass(4 * time.Second)
 		if r := w.srv.report; r.RefusedRows != 10 || r.Act != nil {
 			t.Errorf("report %+v", r)
 		}
@@ -132,7 +132,7 @@ func TestReplayIsPaced(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		w.start("a")
-		pass(10 * time.Second)
+		w.pass(10 * time.Second)
 		since := time.Now().Add(-20 * time.Second)
 		got := w.ask(client.RelayAct{Action: "replay", Since: since, DryRun: true})
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 6000})
@@ -165,7 +165,7 @@ func TestReplayIsPaced(t *testing.T) {
 func TestActsThatFail(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.start("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		got := w.ask(client.RelayAct{Action: "shred"})
 		if got.State != "failed" || !strings.Contains(got.Error, `does not know the action "shred"`) {
 			t.Errorf("got %+v", got)
@@ -267,11 +267,11 @@ func TestKeptRowsArePruned(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		w.start("a")
-		pass(time.Hour - time.Second)
+		w.pass(time.Hour - time.Second)
 		if n := len(w.tb.kept); n != 25_000 || prunes != 60 {
 			t.Errorf("%d rows are kept after %d calls", n, prunes)
 		}
-		pass(2 * time.Minute)
+		w.pass(2 * time.Minute)
 		if n := len(w.tb.kept); n != 0 || prunes > 60+30 {
 			t.Errorf("%d rows are kept after %d calls", n, prunes)
 		}
@@ -291,7 +291,7 @@ func TestFailingUpkeepHoldsUpNoRow(t *testing.T) {
 		w.start("a")
 		for i := range 100 {
 			w.insert(fmt.Sprint("row-", i))
-			pass(time.Second)
+			w.pass(time.Second)
 		}
 		if n := w.tb.count(); n > 0 || w.tb.connects != 1 || !strings.Contains(w.srv.report.Error, "cannot") {
 			t.Errorf("%d rows wait, %d connections, report %+v", n, w.tb.connects, w.srv.report)

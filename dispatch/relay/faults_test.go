@@ -36,7 +36,7 @@ func TestFailingDispatcherRefusesNothing(t *testing.T) {
 			}
 			w.insert("a", "b")
 			p := w.start("a")
-			pass(2 * time.Minute)
+			w.pass(2 * time.Minute)
 			// 1, 2, 4, 8, 16, 30, 30, 30 s, of which a part is random
 			if n := len(calls); n < 6 || n > 13 {
 				t.Errorf("%v: %d calls in two minutes", failure, n)
@@ -49,14 +49,14 @@ func TestFailingDispatcherRefusesNothing(t *testing.T) {
 				t.Errorf("%v: report %+v", failure, w.srv.report)
 			}
 			failing = false
-			pass(35 * time.Second)
+			w.pass(35 * time.Second)
 			w.wants(0, "a", "b")
 			if len(w.tb.refused) > 0 || p.Degraded() != nil {
 				t.Errorf("%v: %d refused, degraded %v", failure, len(w.tb.refused), p.Degraded())
 			}
 			failing, calls = true, nil // the pauses begin again
 			w.insert("c")
-			pass(5 * time.Second)
+			w.pass(5 * time.Second)
 			if n := len(calls); n < 3 {
 				t.Errorf("%v: %d calls in five seconds", failure, n)
 			}
@@ -82,7 +82,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 			}
 			w.insert("a")
 			w.start("a")
-			pass(11 * time.Minute)
+			w.pass(11 * time.Minute)
 			if len(calls) < 3 || calls[1].Sub(calls[0]) < want || calls[2].Sub(calls[1]) > want+time.Second {
 				t.Errorf("asked for %s: calls at %v", asked, calls)
 			}
@@ -97,17 +97,17 @@ func TestLockedRowIsRemovedLater(t *testing.T) {
 		w.tb.locked = func(key source.Key) bool { return locked && key.ID == "locked" }
 		w.insert("a", "locked", "b")
 		p := w.start("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		w.wants(1, "a", "locked", "b")
 		if n := p.series(t)[`errors_total{side="source",source="pay"}`]; n != 1 {
 			t.Errorf("%v errors", n)
 		}
 		w.insert("c")
-		pass(w.c.Poll)
+		w.pass(w.c.Poll)
 		w.wants(1, "a", "locked", "b", "c")
-		pass(time.Minute)
+		w.pass(time.Minute)
 		locked = false
-		pass(2 * time.Minute)
+		w.pass(2 * time.Minute)
 		w.wants(0, "a", "locked", "b", "c")
 		w.metric(p, `rows_total{result="accepted",source="pay"}`, 4)
 	})
@@ -128,7 +128,7 @@ func TestWithoutRemovalNoPageIsRead(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		p := w.start("a")
-		pass(5 * time.Minute)
+		w.pass(5 * time.Minute)
 		if n := len(w.srv.accepted); n != 20 {
 			t.Errorf("%d rows are accepted", n)
 		}
@@ -139,7 +139,7 @@ func TestWithoutRemovalNoPageIsRead(t *testing.T) {
 			t.Errorf("error %q, degraded %v", e, p.Degraded())
 		}
 		denied = false
-		pass(35 * time.Second)
+		w.pass(35 * time.Second)
 		if n := w.tb.count(); n > 0 {
 			t.Errorf("%d rows wait", n)
 		}
@@ -161,7 +161,7 @@ func TestSourceDown(t *testing.T) {
 			return nil
 		}
 		p := w.start("a")
-		pass(10 * time.Minute)
+		w.pass(10 * time.Minute)
 		if connects < 20 || connects > 50 {
 			t.Errorf("%d connections in ten minutes", connects)
 		}
@@ -170,18 +170,18 @@ func TestSourceDown(t *testing.T) {
 		}
 		w.insert("a")
 		down = false
-		pass(31 * time.Second)
+		w.pass(31 * time.Second)
 		w.wants(0, "a")
 		down = true
 		w.insert("b")
-		pass(40 * time.Second)
+		w.pass(40 * time.Second)
 		if len(p.Degraded()) != 1 {
 			t.Error("not degraded")
 		}
 		down = false
-		pass(31 * time.Second)
+		w.pass(31 * time.Second)
 		w.wants(0, "a", "b")
-		pass(3 * time.Second)
+		w.pass(3 * time.Second)
 		if r := w.srv.report; r.LagMs != 0 || r.Error != "" || p.Degraded() != nil {
 			t.Errorf("report %+v, degraded %v", r, p.Degraded())
 		}
@@ -202,20 +202,20 @@ func TestLostLeaseStopsReading(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		p := w.start("a")
-		pass(50 * time.Second)
+		w.pass(50 * time.Second)
 		if n := w.tb.count(); n != 70 {
 			t.Errorf("%d rows wait", n)
 		}
 		w.srv.mu.Lock()
 		w.srv.holder, w.srv.until = "other", time.Now().Add(time.Hour)
 		w.srv.mu.Unlock()
-		pass(20 * time.Second)
+		w.pass(20 * time.Second)
 		waiting := w.tb.count()
 		if waiting != 60 {
 			t.Errorf("%d rows wait", waiting)
 		}
 		w.metric(p, `leader{source="pay"}`, 0)
-		pass(2 * time.Minute)
+		w.pass(2 * time.Minute)
 		if n := w.tb.count(); n != waiting || p.Degraded() != nil {
 			t.Errorf("%d rows wait, degraded %v", n, p.Degraded())
 		}
@@ -228,7 +228,7 @@ func TestLostLeaseStopsReading(t *testing.T) {
 func TestServerDown(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := w.start("a")
-		pass(time.Minute)
+		w.pass(time.Minute)
 		down := true
 		w.srv.call = func(*client.RelayBatch, bool) error {
 			if down {
@@ -237,14 +237,14 @@ func TestServerDown(t *testing.T) {
 			return nil
 		}
 		w.insert("a")
-		pass(20 * time.Second)
+		w.pass(20 * time.Second)
 		reads := w.tb.reads
-		pass(20 * time.Second)
+		w.pass(20 * time.Second)
 		if n := w.tb.reads - reads; n > 0 || len(p.Degraded()) != 1 {
 			t.Errorf("%d reads, degraded %v", n, p.Degraded())
 		}
 		down = false
-		pass(31 * time.Second)
+		w.pass(31 * time.Second)
 		w.wants(0, "a")
 		if list := p.Degraded(); list != nil {
 			t.Errorf("degraded: %v", list)
@@ -258,7 +258,7 @@ func TestOtherTableIsNotRead(t *testing.T) {
 		w.srv.origin = "db2:3306/pay/dispatcher_outbox"
 		w.insert("a")
 		p := w.start("a")
-		pass(time.Minute)
+		w.pass(time.Minute)
 		w.wants(1)
 		if w.tb.connects > 0 || len(p.Degraded()) != 1 {
 			t.Errorf("%d connections, degraded %v", w.tb.connects, p.Degraded())
@@ -267,7 +267,7 @@ func TestOtherTableIsNotRead(t *testing.T) {
 			t.Errorf("%v errors", n)
 		}
 		w.srv.origin = ""
-		pass(4 * time.Second)
+		w.pass(4 * time.Second)
 		w.wants(0, "a")
 	})
 }
@@ -284,7 +284,7 @@ func TestReplyOfAnotherLength(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- p.Run(ctx) }()
 		w.insert("a", "b")
-		pass(time.Minute)
+		w.pass(time.Minute)
 		if n := w.tb.count(); n != 2 || len(p.Degraded()) != 1 {
 			t.Errorf("%d rows wait, degraded %v", n, p.Degraded())
 		}

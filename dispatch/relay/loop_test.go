@@ -20,10 +20,10 @@ func TestRowsAreHandedOverAndRemoved(t *testing.T) {
 		}
 		w.insert(ids...)
 		p := w.start("a")
-		pass(time.Millisecond)
+		w.pass(time.Millisecond)
 		w.wants(0, ids...)
 		w.insert("later")
-		pass(w.c.Poll)
+		w.pass(w.c.Poll)
 		w.wants(0, append(ids, "later")...)
 		if list := p.Degraded(); list != nil {
 			t.Errorf("degraded: %v", list)
@@ -44,9 +44,9 @@ func TestIdleSourceIsReadOncePerPoll(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.insert("a", "b")
 		w.start("a")
-		pass(10 * time.Second)
+		w.pass(10 * time.Second)
 		reads, renewals := w.tb.reads, len(w.srv.renewed)
-		pass(10 * time.Minute)
+		w.pass(10 * time.Minute)
 		if n := w.tb.reads - reads; n < 5990 || n > 6000 {
 			t.Errorf("%d reads in 6000 polls", n)
 		}
@@ -71,12 +71,12 @@ func TestLateCommits(t *testing.T) {
 	} {
 		inWorld(t, func(w *world) {
 			w.start("a")
-			pass(90 * time.Second)
+			w.pass(90 * time.Second)
 			w.tb.insert("late", tc.open)
 			committed := time.Now().Add(tc.open)
 			for i := range int((tc.open + 65*time.Second) / (50 * time.Millisecond)) {
 				w.insert(fmt.Sprint("row-", i))
-				pass(50 * time.Millisecond)
+				w.pass(50 * time.Millisecond)
 			}
 			if found := w.srv.acceptedAfter("late", committed); found < 0 || found > tc.found {
 				t.Errorf("open %s: found after %s, want %s", tc.open, found, tc.found)
@@ -96,11 +96,11 @@ func TestNumbersGoBack(t *testing.T) {
 		for i := range 100 {
 			w.insert(fmt.Sprint("old-", i))
 		}
-		pass(5 * time.Minute)
+		w.pass(5 * time.Minute)
 		w.tb.last = 0
 		w.insert("first")
 		inserted := time.Now()
-		pass(62 * time.Second)
+		w.pass(62 * time.Second)
 		if found := w.srv.acceptedAfter("first", inserted); found < 0 || found > 61*time.Second {
 			t.Errorf("first row found after %s", found)
 		}
@@ -108,7 +108,7 @@ func TestNumbersGoBack(t *testing.T) {
 			id := fmt.Sprint("new-", i)
 			w.insert(id)
 			inserted := time.Now()
-			pass(333 * time.Millisecond)
+			w.pass(333 * time.Millisecond)
 			if found := w.srv.acceptedAfter(id, inserted); found < 0 || found > w.c.Poll {
 				t.Errorf("%s found after %s", id, found)
 			}
@@ -123,7 +123,7 @@ func TestWithoutTailsEveryScanIsFull(t *testing.T) {
 		w.start("a")
 		for i := range 50 {
 			w.insert(fmt.Sprint("row-", i))
-			pass(time.Second)
+			w.pass(time.Second)
 		}
 		if i := slices.IndexFunc(w.tb.from, func(at int64) bool { return at != beginning }); i >= 0 {
 			t.Errorf("read %d begins at %d", i, w.tb.from[i])
@@ -151,7 +151,7 @@ func TestSaturatedSourceFindsLateRows(t *testing.T) {
 			w.insert(fmt.Sprint("b", i))
 		}
 		p := w.start("a")
-		pass(50 * time.Second)
+		w.pass(50 * time.Second)
 		if n := w.tb.count(); n < 4000 {
 			t.Fatalf("only %d rows wait", n)
 		}
@@ -177,21 +177,21 @@ func TestMinAgeLeavesYoungRows(t *testing.T) {
 		w.c.MinAge = 3 * time.Second
 		p := w.start("a")
 		w.insert("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		w.insert("b")
-		pass(2*time.Second - time.Millisecond)
+		w.pass(2*time.Second - time.Millisecond)
 		w.wants(2)
 		w.metric(p, `lag_seconds{source="pay"}`, 0)
-		pass(w.c.Poll)
+		w.pass(w.c.Poll)
 		w.wants(1, "a")
-		pass(time.Second)
+		w.pass(time.Second)
 		w.wants(0, "a", "b")
 		w.tb.skew = -23 * time.Hour // a clock that was set back does not age rows
 		w.insert("c")
-		pass(time.Second)
+		w.pass(time.Second)
 		w.wants(1, "a", "b")
 		w.tb.skew = -25 * time.Hour // the dispatcher refuses such rows
-		pass(time.Second)
+		w.pass(time.Second)
 		w.wants(0, "a", "b", "c")
 	})
 }
@@ -208,7 +208,7 @@ func TestClockOfTheSourceIsSetBack(t *testing.T) {
 		}
 		p := w.start("a")
 		w.insert("a")
-		pass(w.c.Poll)
+		w.pass(w.c.Poll)
 		w.wants(0, "a")
 		w.metric(p, `lag_seconds{source="pay"}`, 0)
 	})
@@ -229,7 +229,7 @@ func TestShutdownFinishesThePage(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		a, b := w.start("a"), w.start("b")
-		pass(9 * time.Second)
+		w.pass(9 * time.Second)
 		holder := get(w.srv, func() string { return w.srv.holder })
 		if holder == "b" {
 			a, b = b, a
@@ -247,9 +247,9 @@ func TestShutdownFinishesThePage(t *testing.T) {
 		if accepted := get(w.srv, func() int { return len(w.srv.accepted) }); accepted != 100-w.tb.count() {
 			t.Errorf("%d rows accepted, %d not removed", accepted, w.tb.count())
 		}
-		pass(4 * time.Second)
+		w.pass(4 * time.Second)
 		w.metric(b, `leader{source="pay"}`, 1)
-		pass(time.Minute)
+		w.pass(time.Minute)
 		if w.tb.count() > 0 || w.srv.replays > 0 {
 			t.Errorf("%d rows wait, %d replays", w.tb.count(), w.srv.replays)
 		}
@@ -271,7 +271,7 @@ func TestShutdownIsBounded(t *testing.T) {
 			defer close(ended)
 			_ = p.Run(ctx)
 		}()
-		pass(time.Second)
+		w.pass(time.Second)
 		began := time.Now()
 		cancel()
 		<-ended

@@ -26,14 +26,14 @@ func TestGaugesAreOfTheHolder(t *testing.T) {
 			return result(http.StatusInternalServerError, "internal")
 		}
 		a := w.start("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		b := w.start("b")
 		w.insert("bad", "stays")
-		pass(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.metric(a, `refused_rows{source="pay"}`, 1)
 		w.metric(a, `rows_waiting{source="pay"}`, 1)
 		lost = true
-		pass(30 * time.Second)
+		w.pass(30 * time.Second)
 		w.metric(a, `leader{source="pay"}`, 0)
 		w.metric(a, `refused_rows{source="pay"}`, 0)
 		w.metric(a, `rows_waiting{source="pay"}`, 0)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -56,18 +57,40 @@ func TestNothingIsLostOrAcceptedTwice(t *testing.T) {
 
 // A model is the world of a run.
 type model struct {
-	tb  *table
-	srv *server
-	// committed are the ids of rows that are or will be committed, dropped those that a person deleted.
-	committed map[string]bool
+	tb        *table
+	srv       *server
 	rows      int
-	failures  []string
+	processes []*modelProcess
 
+	mu       sync.Mutex
+	failures []string
+	// committed are the ids of rows that are or will be committed.
+	committed map[string]bool
 	// source and server are how those fail now.
 	source, server string
 	// healthy is set at the end of the run.
-	healthy   bool
-	processes []*modelProcess
+	healthy bool
+}
+
+// state returns how source and server fail now.
+func (m *model) state() (source, server string, healthy bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.source, m.server, m.healthy
+}
+
+// commits reports whether a row is or will be committed.
+func (m *model) commits(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.committed[id]
+}
+
+// set changes what relays read.
+func (m *model) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
 }
 
 // A modelProcess is a relay that can be killed: then its calls have no effect and return nothing.
@@ -77,7 +100,7 @@ type modelProcess struct {
 	// left counts calls until the kill; negative: no kill is due.
 	left atomic.Int64
 	// frozen is until when its calls do not begin.
-	frozen time.Time
+	frozen atomic.Int64
 }
 
 func newModel() *model {
@@ -88,6 +111,8 @@ func newModel() *model {
 }
 
 func (m *model) fail(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.failures) < 10 {
 		m.failures = append(m.failures, fmt.Sprintf(format, args...))
 	}
@@ -96,7 +121,7 @@ func (m *model) fail(format string, args ...any) {
 // removed checks that a row leaves only after its acceptance, or for a reason.
 func (m *model) removed(key source.Key, refused bool) {
 	switch {
-	case !m.committed[key.ID]:
+	case !m.commits(key.ID):
 		m.fail("%s left and was not committed", key.ID)
 	case refused && !strings.HasPrefix(key.ID, "bad") && !strings.HasPrefix(key.ID, "twin"):
 		m.fail("%s is refused", key.ID)
@@ -107,7 +132,7 @@ func (m *model) removed(key source.Key, refused bool) {
 
 func (m *model) judge(row *client.RelayRow) *client.RelayResult {
 	switch {
-	case !m.committed[row.ID]:
+	case !m.commits(row.ID):
 		m.fail("%s is handed over and was not committed", row.ID)
 	case strings.HasPrefix(row.ID, "bad"):
 		return result(http.StatusUnprocessableEntity, "invalid")
@@ -116,8 +141,9 @@ func (m *model) judge(row *client.RelayRow) *client.RelayResult {
 }
 
 func (m *model) callSource(op string, after bool) error {
+	source, _, _ := m.state()
 	switch {
-	case m.source == "source down" && !after, m.source == "source loses replies" && after:
+	case source == "source down" && !after, source == "source loses replies" && after:
 		return errBroken
 	case !after && op != "connect":
 		time.Sleep(time.Millisecond)
@@ -129,15 +155,16 @@ func (m *model) callServer(b *client.RelayBatch, after bool) error {
 	if !after {
 		time.Sleep(2 * time.Millisecond)
 	}
+	_, server, healthy := m.state()
 	switch {
-	case m.server == "server down" && !after, m.server == "server loses replies" && after:
+	case server == "server down" && !after, server == "server loses replies" && after:
 		return &client.NoAnswerError{Err: errors.New("connection reset")}
-	case m.server == "server busy" && !after:
+	case server == "server busy" && !after:
 		return problem(http.StatusServiceUnavailable, "unavailable", "not now")
-	case m.server == "server panics" && !after && len(b.Rows) > 0,
-		!m.healthy && !after && hasRow(b, "poison"):
+	case server == "server panics" && !after && len(b.Rows) > 0,
+		!healthy && !after && hasRow(b, "poison"):
 		return problem(http.StatusInternalServerError, "internal", "internal error")
-	case m.server == "server slow" && !after:
+	case server == "server slow" && !after:
 		time.Sleep(4 * time.Second)
 	}
 	return nil
@@ -148,12 +175,12 @@ func (m *model) run(steps []modelStep) []string {
 	m.start()
 	for _, s := range steps {
 		m.step(s)
-		time.Sleep(s.pause)
+		m.pass(s.pause)
 	}
-	m.healthy, m.source, m.server = true, "", ""
+	m.set(func() { m.healthy, m.source, m.server = true, "", "" })
 	m.tb.locked = func(source.Key) bool { return false }
 	m.start()
-	time.Sleep(8 * time.Minute)
+	m.pass(8 * time.Minute)
 	for _, p := range m.processes {
 		p.end()
 	}
@@ -170,6 +197,14 @@ func (m *model) run(steps []modelStep) []string {
 	return m.failures
 }
 
+// pass lets a time pass after a step.
+func (m *model) pass(d time.Duration) {
+	m.tb.fence.pass()
+	m.srv.fence.pass()
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func (m *model) step(s modelStep) {
 	switch s.kind {
 	case "insert", "bad", "poison":
@@ -183,7 +218,7 @@ func (m *model) step(s modelStep) {
 		m.tb.insert(fmt.Sprint("rollback-", m.rows), 1000*time.Hour)
 	case "twin": // a row with the key of an earlier one
 		id := fmt.Sprint("twin-", s.n%4)
-		m.committed[id] = true
+		m.set(func() { m.committed[id] = true })
 		m.tb.insert(id, 0)
 	case "reset":
 		m.reset()
@@ -196,13 +231,13 @@ func (m *model) step(s modelStep) {
 		m.tb.epoch++
 		m.tb.mu.Unlock()
 	case "source down", "source loses replies":
-		m.source = s.kind
+		m.set(func() { m.source = s.kind })
 	case "source up":
-		m.source = ""
+		m.set(func() { m.source = "" })
 	case "server down", "server busy", "server panics", "server loses replies", "server slow":
-		m.server = s.kind
+		m.set(func() { m.server = s.kind })
 	case "server up":
-		m.server = ""
+		m.set(func() { m.server = "" })
 	case "clock":
 		m.tb.mu.Lock()
 		m.tb.skew = time.Duration(s.n-20) * time.Hour
@@ -231,10 +266,10 @@ func (m *model) control(s modelStep) {
 	p := m.processes[i]
 	switch s.kind {
 	case "freeze":
-		p.frozen = time.Now().Add(15 * time.Second)
+		p.frozen.Store(time.Now().Add(15 * time.Second).UnixNano())
 	case "kill":
 		p.left.Store(int64(s.n % 8))
-		time.Sleep(3 * time.Second)
+		m.pass(3 * time.Second)
 		p.dead.Store(true)
 		fallthrough
 	case "stop":
@@ -247,7 +282,7 @@ func (m *model) control(s modelStep) {
 func (m *model) insert(kind string, open time.Duration) {
 	m.rows++
 	id := fmt.Sprint(kind, "-", m.rows)
-	m.committed[id] = true
+	m.set(func() { m.committed[id] = true })
 	m.tb.insert(id, open)
 }
 
@@ -312,9 +347,7 @@ var errKilled = errors.New("killed")
 
 // killed reports whether a process is dead. It counts calls until its kill.
 func (p *modelProcess) killed() bool {
-	if wait := time.Until(p.frozen); wait > 0 {
-		time.Sleep(wait)
-	}
+	time.Sleep(time.Until(time.Unix(0, p.frozen.Load())))
 	if left := p.left.Load(); left > 0 {
 		p.left.Add(-1)
 	} else if left == 0 {

@@ -97,7 +97,7 @@ func TestTimedOutScanKeepsTheRest(t *testing.T) {
 			if err := sc.run(t.Context()); err != nil || sc.edge != want {
 				t.Errorf("scan %d: edge %d, %v", i, sc.edge, err)
 			}
-			pass(100 * time.Millisecond)
+			w.pass(100 * time.Millisecond)
 		}
 		if n := w.tb.count(); n > 0 {
 			t.Errorf("%d rows wait", n)

@@ -52,7 +52,7 @@ func TestBadRowsAreRefused(t *testing.T) {
 			w.tb.put(w.tb.insert(id, 0), f)
 		}
 		p := w.start("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		for id, code := range want {
 			if got := w.tb.refusedCode(id); got != code {
 				t.Errorf("%s is refused as %q, want %q", id, got, code)
@@ -65,7 +65,7 @@ func TestBadRowsAreRefused(t *testing.T) {
 			t.Errorf("%d rows wait", n)
 		}
 		w.metric(p, `rows_total{result="refused",source="pay"}`, 8)
-		pass(8 * time.Second)
+		w.pass(8 * time.Second)
 		w.metric(p, `refused_rows{source="pay"}`, 8)
 		r := w.srv.reports
 		if len(r) < 2 || r[0].Refusals == nil || len(*r[0].Refusals) != 8 || r[0].RefusedRows != 8 ||
@@ -105,7 +105,7 @@ func TestPoisonRowEndsAlone(t *testing.T) {
 				}
 			}
 			p := w.start("a")
-			pass(time.Second)
+			w.pass(time.Second)
 			if tc.refused != "" {
 				w.wants(0, good...)
 				if code := w.tb.refusedCode("poison-20"); code != tc.refused {
@@ -115,7 +115,7 @@ func TestPoisonRowEndsAlone(t *testing.T) {
 			}
 			w.wants(4, good...)
 			w.metric(p, `rows_waiting{source="pay"}`, 4)
-			pass(10 * time.Second)
+			w.pass(10 * time.Second)
 			w.metric(p, `late_rows_total{source="pay"}`, 0)
 			if e := w.srv.report.Error; !strings.Contains(e, "4 rows wait: cannot decode") {
 				t.Errorf("the report has the error %q", e)
@@ -124,7 +124,7 @@ func TestPoisonRowEndsAlone(t *testing.T) {
 				t.Errorf("lag %v", lag)
 			}
 			failing = false
-			pass(2 * time.Minute)
+			w.pass(2 * time.Minute)
 			w.wants(0, append(good, "poison-20", "poison-70", "poison-120", "poison-170")...)
 			w.metric(p, `lag_seconds{source="pay"}`, 0)
 		})
@@ -146,7 +146,7 @@ func TestManyPoisonRowsStopTheSource(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		p := w.start("a")
-		pass(50 * time.Second)
+		w.pass(50 * time.Second)
 		if calls := len(w.srv.rowCalls); calls > 0 {
 			t.Errorf("%d calls arrived", calls)
 		}
@@ -161,7 +161,7 @@ func TestManyPoisonRowsStopTheSource(t *testing.T) {
 			t.Error("no error is counted")
 		}
 		failing = false
-		pass(3 * time.Minute)
+		w.pass(3 * time.Minute)
 		if n := w.tb.count(); n > 0 || len(w.tb.refused) > 0 || p.Degraded() != nil {
 			t.Errorf("%d rows wait, %d are refused, degraded %v", n, len(w.tb.refused), p.Degraded())
 		}
@@ -185,14 +185,14 @@ func TestRowsThatStay(t *testing.T) {
 				return nil
 			}
 			p := w.start("a")
-			pass(5 * time.Second)
+			w.pass(5 * time.Second)
 			w.insert("a", "stays", "b")
 			accepted := []string{"a", "b"}
 			for i := range 120 {
 				id := fmt.Sprint("row-", i)
 				w.insert(id)
 				accepted = append(accepted, id)
-				pass(time.Second + w.c.Poll)
+				w.pass(time.Second + w.c.Poll)
 				w.wants(1, accepted...)
 			}
 			if tries < 100 || tries > 140 {
@@ -203,7 +203,7 @@ func TestRowsThatStay(t *testing.T) {
 			}
 			w.metric(p, `late_rows_total{source="pay"}`, 0)
 			staying = false
-			pass(2 * time.Second)
+			w.pass(2 * time.Second)
 			w.wants(0, append(accepted, "stays")...)
 		})
 	}
@@ -223,12 +223,12 @@ func TestQuotaOfAllRowsBacksOff(t *testing.T) {
 			w.insert(fmt.Sprint("row-", i))
 		}
 		w.start("a")
-		pass(2 * time.Minute)
+		w.pass(2 * time.Minute)
 		if n := len(w.srv.rowCalls); n < 6 || n > 13 {
 			t.Errorf("%d calls in two minutes", n)
 		}
 		full = false
-		pass(35 * time.Second)
+		w.pass(35 * time.Second)
 		if n := w.tb.count(); n > 0 {
 			t.Errorf("%d rows wait", n)
 		}
@@ -253,7 +253,7 @@ func TestRowsThatCannotBeMoved(t *testing.T) {
 		}
 		w.insert("bad-1", "a", "bad-2", "b")
 		w.start("a")
-		pass(20 * time.Second)
+		w.pass(20 * time.Second)
 		w.wants(2, "a", "b")
 		if e := w.srv.report.Error; !strings.Contains(e, "2 rows wait: permission denied") {
 			t.Errorf("error %q", e)
@@ -261,12 +261,12 @@ func TestRowsThatCannotBeMoved(t *testing.T) {
 		for i := range 120 {
 			w.insert(fmt.Sprint("bad-more-", i))
 		}
-		pass(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.insert("c")
-		pass(10 * time.Second)
+		w.pass(10 * time.Second)
 		w.wants(123, "a", "b") // the source is not read any more
 		denied = false
-		pass(3 * time.Minute)
+		w.pass(3 * time.Minute)
 		w.wants(0, "a", "b", "c")
 		if n := len(w.tb.refused); n != 122 {
 			t.Errorf("%d rows are refused", n)
@@ -301,7 +301,7 @@ func TestCallsAreBounded(t *testing.T) {
 			return nil
 		}
 		w.start("a")
-		pass(time.Second)
+		w.pass(time.Second)
 		if n := w.tb.count(); n > 0 || len(sizes) != 2 || sizes[0] > maxCall+20_000 {
 			t.Errorf("%d rows wait, calls of %v bytes", n, sizes)
 		}

@@ -12,7 +12,8 @@ import (
 
 // A server is a dispatcher in memory: idempotency keys, one lease, one act.
 type server struct {
-	mu sync.Mutex
+	fence fence
+	mu    sync.Mutex
 	// accepted has the request of each key, at when it was accepted, and replays counts the others.
 	accepted map[string]string
 	at       map[string]time.Time
@@ -54,6 +55,7 @@ func result(status int, code string) *client.RelayResult {
 
 // Submit implements Sink.
 func (s *server) Submit(ctx context.Context, source string, b client.RelayBatch) (client.RelayReply, error) {
+	s.fence.pass()
 	if err := s.call(&b, false); err != nil {
 		return client.RelayReply{}, err
 	}

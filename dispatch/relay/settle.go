@@ -40,7 +40,7 @@ func (sc *scan) handOver(page []source.Row) error {
 	case failed != nil:
 		return failed
 	case sc.parked.count(now) >= maxParked || sc.stayed >= maxStayed:
-		return &sinkError{err: fmt.Errorf("%d rows or more cannot be submitted: %s", maxStayed, sc.problem)}
+		return &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s", maxStayed, sc.problem)}
 	}
 	return nil
 }

@@ -15,9 +15,10 @@ import (
 // A table is an outbox table in memory. Rows become visible at their commit, which may come long after their
 // number was given.
 type table struct {
-	mu   sync.Mutex
-	last int64
-	rows map[source.Key]*tableRow
+	fence fence
+	mu    sync.Mutex
+	last  int64
+	rows  map[source.Key]*tableRow
 	// vanished are rows that left otherwise than by Remove and Refuse.
 	refused map[source.Key]source.RefusedRow
 	kept    []source.KeptRow
@@ -95,6 +96,7 @@ func (tb *table) count() int {
 
 // connect opens a connection.
 func (tb *table) connect(context.Context, SourceConfig) (Conn, error) {
+	tb.fence.pass()
 	if err := tb.call("connect", false); err != nil {
 		return nil, err
 	}
@@ -114,6 +116,7 @@ var errBroken = errors.New("connection reset")
 // do runs an operation of a connection.
 func (c *tableConn) do(ctx context.Context, op string, f func() error) error {
 	tb := c.tb
+	tb.fence.pass()
 	if err := tb.call(op, false); err != nil {
 		return err
 	}

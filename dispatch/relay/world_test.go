@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,8 +73,10 @@ func (w *world) start(holder string) *running {
 	return p
 }
 
-// pass lets a time pass, until all goroutines wait.
-func pass(d time.Duration) {
+// pass lets a time pass, until all goroutines wait. What the test changed before is visible to them.
+func (w *world) pass(d time.Duration) {
+	w.tb.fence.pass()
+	w.srv.fence.pass()
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -130,4 +133,12 @@ func (w *world) metric(p *running, series string, want float64) {
 	if got, found := all[series]; !found || got != want {
 		w.Errorf("%s is %v, want %v; there are %v", series, got, want, all)
 	}
+}
+
+// A fence makes what one goroutine wrote before it visible to those that pass it later.
+type fence struct{ mu sync.Mutex }
+
+func (f *fence) pass() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 }
