@@ -140,12 +140,12 @@ func (m *MariaDB) answers(ctx context.Context) error {
 }
 
 // MySQLDatabase creates an empty database on the server of TEST_MYSQL_URL and returns its URL. The database
-// is dropped with the test. Without that variable it reports false.
-func MySQLDatabase(tb testing.TB) (address string, set bool) {
+// is dropped with the test. Without that variable the test fails.
+func MySQLDatabase(tb testing.TB) string {
 	tb.Helper()
 	server := os.Getenv(mysqlVariable)
 	if server == "" {
-		return "", false
+		tb.Fatalf("%s is not set", mysqlVariable)
 	}
 	u, err := url.Parse(server)
 	if err != nil {
@@ -162,7 +162,7 @@ func MySQLDatabase(tb testing.TB) (address string, set bool) {
 		}
 	})
 	u.Path = "/" + name
-	return u.String(), true
+	return u.String()
 }
 
 // DB opens a database by its URL, one of PostgreSQL or of MySQL. It is closed with the test. On MySQL a
