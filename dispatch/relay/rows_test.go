@@ -274,7 +274,7 @@ func TestRowsThatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// TestCallsAreBounded checks that no call has more than 8 MiB, and what a row looks like.
+// TestCallsAreBounded checks that no call has more than 4 MiB, and what a row looks like.
 func TestCallsAreBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var sizes []int
@@ -288,7 +288,7 @@ func TestCallsAreBounded(t *testing.T) {
 			}
 			return nil
 		}
-		for i := range 40 {
+		for i := range 20 {
 			w.tb.put(w.tb.insert(fmt.Sprint("row-", i), 0), func(row *tableRow) {
 				row.Body, row.BodyBytes = make([]byte, source.MaxBody), source.MaxBody
 			})

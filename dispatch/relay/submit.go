@@ -19,7 +19,7 @@ const (
 	// submitWithin bounds a call with rows.
 	submitWithin = 30 * time.Second
 	// maxCall bounds the contents of a call, in bytes of JSON.
-	maxCall = 8 << 20
+	maxCall = 4 << 20
 	// Bounds of what the refused table stores, in bytes.
 	maxCode    = 64
 	maxProblem = 1000

@@ -15,7 +15,7 @@ const (
 	MaxRequest = 512 << 10
 	MaxBody    = 256 << 10
 	// MaxPage is the most bytes of contents of one page.
-	MaxPage = 8 << 20
+	MaxPage = 4 << 20
 )
 
 // DefaultTable is the outbox table of a source that names none.
