@@ -132,6 +132,8 @@ var own = map[string][]string{
 	"e2e/smoke":          {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge"},
 	"e2e/faults": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
 		"e2e/harness/procfs"},
+	"e2e/relay": {"client", "internal/testserver", "e2e/harness", "e2e/harness/judge",
+		"e2e/harness/procfs"},
 	"e2e/packages": {"e2e/harness"},
 	"e2e/docs":     {"client", "internal/docpage", "internal/testserver", "e2e/harness"},
 	"e2e/browser":  {"client", "internal/testserver", "e2e/harness", "e2e/harness/procfs"},

@@ -123,7 +123,8 @@ func tableRows(name, page string) (all []string) {
 var chinesePage = regexp.MustCompile(`^docs/zh/|\.zh\.md$`)
 
 // reports are pages that tests and tools write.
-var reports = []string{"docs/reports/alerts.md", "docs/reports/faults.md", "docs/reports/licenses.md"}
+var reports = []string{"docs/reports/alerts.md", "docs/reports/faults.md", "docs/reports/licenses.md",
+	"docs/reports/relay.md"}
 
 // logLevels are the methods of a slog.Logger, by the number of arguments before the message.
 var logLevels = map[string]int{

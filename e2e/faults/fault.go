@@ -17,7 +17,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/semaphore"
@@ -109,10 +108,10 @@ func (t *table) print() error {
 	fmt.Fprintf(&b, "| | all | | %s | | |\n", all.figures())
 	slices.Sort(t.remarks)
 	for _, r := range t.remarks {
-		b.WriteString("\n" + listItem(r))
+		b.WriteString("\n" + harness.ListItem(r))
 	}
 	for _, c := range t.failures {
-		b.WriteString("\n" + listItem("FAILED: "+c))
+		b.WriteString("\n" + harness.ListItem("FAILED: "+c))
 	}
 	fmt.Printf("\nThe fault matrix:\n%s\n", b.String())
 	if *faultReport == "" {
@@ -120,20 +119,6 @@ func (t *table) print() error {
 	}
 	head := fmt.Sprintf(reportHead, time.Now().Format(time.DateOnly))
 	return os.WriteFile(*faultReport, []byte(head+b.String()+"\n"), 0o644)
-}
-
-// listItem formats an item of a Markdown list, with lines of at most 110 columns.
-func listItem(text string) string {
-	var b strings.Builder
-	line := "-"
-	for _, word := range strings.Fields(text) {
-		if utf8.RuneCountInString(line+" "+word) > 110 {
-			b.WriteString(line + "\n")
-			line = " "
-		}
-		line += " " + word
-	}
-	return b.String() + line
 }
 
 // reportHead is the head of the report. Its argument is the day of the run.

@@ -201,6 +201,14 @@ func plan() []part {
 		})},
 		{"faults", fullOnly, fixed(faults(sizeFull, run(matrix, heavy),
 			"-args", "-faults-report", "../../docs/reports/faults.md"))},
+		{"relay", []string{sizeTest, sizeFull, sizeLong}, each(relay)},
+		{"relay-costs", largest, each(func(size string) command {
+			if size == sizeLong {
+				return tests(size, "60m", run(heldSnapshot), "./e2e/relay").announced()
+			}
+			return tests(size, "30m", run(relayCosts), "./e2e/relay", "-args", "-relay-report",
+				relayReport).announced()
+		})},
 		{"alerts", fullOnly, fixed(tests(sizeFull, "15m", "./e2e/alerts",
 			"-args", "-alerts-report", "../../docs/reports/alerts.md").announced())},
 		{"heavy", longOnly, ofFaults(run(heavy))},
@@ -232,7 +240,27 @@ const (
 	outage    = "TestANewCallbackAfterAnOutage$"
 	retention = "TestRetentionKeepsUp"
 	snapshot  = "TestASnapshotHeld"
+
+	longFaults   = "TestLongFaults$"
+	relayCosts   = "TestCosts"
+	heldSnapshot = "TestCostsOfAHeldSnapshot$"
 )
+
+// relayReport has the results of the faults and of the costs of the relay.
+const relayReport = "../../docs/reports/relay.md"
+
+// relay returns the command for the faults of the relay. make test has some of them, and make test-long those
+// that take more than two minutes in their real length.
+func relay(size string) command {
+	switch size {
+	case sizeTest:
+		return tests(size, "10m", skip(relayCosts), "./e2e/relay").announced()
+	case sizeFull:
+		return tests(size, "40m", skip(relayCosts), "./e2e/relay", "-args", "-relay-report",
+			relayReport).announced()
+	}
+	return tests(size, "120m", run(longFaults), "./e2e/relay").announced()
+}
 
 var polls = []string{"TestAPollKilled", "TestOpenPolls", "TestThreeDispatchers"}
 
