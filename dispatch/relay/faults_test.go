@@ -275,22 +275,12 @@ func TestOtherTableIsNotRead(t *testing.T) {
 // TestReplyOfAnotherLength has a server that returns too few results.
 func TestReplyOfAnotherLength(t *testing.T) {
 	inWorld(t, func(w *world) {
-		p, err := New(Options{Sources: []SourceConfig{w.c}, Connect: w.connect,
-			Sink: func(string) Sink { return shortSink{w.srv} }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		go func() { ended <- p.Run(ctx) }()
+		w.sink = shortSink{w.srv}
+		p := w.start("a")
 		w.insert("a", "b")
 		w.pass(time.Minute)
 		if n := w.tb.count(); n != 2 || len(p.Degraded()) != 1 {
 			t.Errorf("%d rows wait, degraded %v", n, p.Degraded())
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
 		}
 	})
 }

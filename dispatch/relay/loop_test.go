@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
@@ -260,25 +259,14 @@ func TestShutdownFinishesThePage(t *testing.T) {
 func TestShutdownIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.insert("a")
-		p, err := New(Options{Sources: []SourceConfig{w.c}, Connect: w.connect,
-			Sink: func(string) Sink { return hangingSink{w.srv} }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = p.Run(ctx)
-		}()
+		w.sink = hangingSink{w.srv}
+		p := w.start("a")
 		w.pass(time.Second)
 		began := time.Now()
-		cancel()
-		<-ended
-		if took := time.Since(began); took > shutdownGrace+renewWithin {
+		p.end()
+		if took := time.Since(began); took < shutdownGrace || took > shutdownGrace+renewWithin {
 			t.Errorf("the end took %s", took)
 		}
-		synctest.Wait()
 	})
 }
 

@@ -108,7 +108,7 @@ func TestTimedOutScanKeepsTheRest(t *testing.T) {
 // session returns a session that no other goroutine uses, with a lease for an hour.
 func (w *world) session() *session {
 	w.Helper()
-	r, err := New(Options{Sources: []SourceConfig{w.c}, Sink: func(string) Sink { return w.srv },
+	r, err := New(Options{Sources: []SourceConfig{w.c}, Sink: func(string) Sink { return w.sink },
 		Connect: w.connect})
 	if err != nil {
 		w.Fatal(err)
@@ -158,7 +158,7 @@ func (run *promptRun) check(t *testing.T) string {
 	}
 	c := SourceConfig{Name: "pay", Batch: run.batch, Poll: 100 * time.Millisecond, Tail: true,
 		MinAge: run.minAge}
-	s := (&world{T: t, tb: tb, srv: srv, c: c, connect: tb.connect}).session()
+	s := (&world{T: t, c: c, connect: tb.connect, sink: srv}).session()
 	inserted := make(chan struct{})
 	go func() {
 		defer close(inserted)

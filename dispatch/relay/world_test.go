@@ -19,8 +19,9 @@ type world struct {
 	tb  *table
 	srv *server
 	c   SourceConfig
-	// connect opens the table.
+	// connect opens the table, and sink is the server.
 	connect func(context.Context, SourceConfig) (Conn, error)
+	sink    Sink
 }
 
 // inWorld runs a test in a world.
@@ -32,8 +33,8 @@ func inWorld(t *testing.T, test func(w *world)) {
 		if wrong != nil {
 			t.Fatal(wrong)
 		}
-		tb := newTable()
-		test(&world{T: t, tb: tb, srv: newServer(), c: sources[0], connect: tb.connect})
+		tb, srv := newTable(), newServer()
+		test(&world{T: t, tb: tb, srv: srv, c: sources[0], connect: tb.connect, sink: srv})
 	})
 }
 
@@ -51,7 +52,7 @@ func (w *world) start(holder string) *running {
 	p := &running{registry: prometheus.NewRegistry()}
 	var err error
 	p.Relay, err = New(Options{
-		Sources: []SourceConfig{w.c}, Sink: func(string) Sink { return w.srv }, Connect: w.connect,
+		Sources: []SourceConfig{w.c}, Sink: func(string) Sink { return w.sink }, Connect: w.connect,
 		Holder: holder, Registerer: p.registry, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
