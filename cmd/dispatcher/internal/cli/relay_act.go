@@ -38,7 +38,7 @@ func awaitAct(c *session, of *relayArg, id string) error {
 func watchAct(
 	c *session, of *relayArg, id string, progress *console.Progress,
 ) (s client.RelaySource, answer []byte, err error) {
-	answered, warned := time.Now(), false
+	answered, warned := time.Now(), ""
 	for try := 0; ; {
 		s = client.RelaySource{}
 		answer, err = c.call(of.asked(get(of.path())), &s)
@@ -56,9 +56,9 @@ func watchAct(
 			if s.Act.State == "done" || s.Act.State == "failed" {
 				return s, answer, nil
 			}
-			if s.Holder == "" && !warned {
-				warned = true
-				progress.Log("no relay reads " + s.Name + "; the act begins when one does")
+			if why := actDelay(&s); why != "" && why != warned {
+				warned = why
+				progress.Log(why)
 			}
 		}
 		if c.ctx.Err() != nil {
@@ -69,6 +69,17 @@ func watchAct(
 		}
 		console.Pause(c.ctx, wait)
 	}
+}
+
+// actDelay returns why an open act makes no progress. Empty: no reason is known.
+func actDelay(s *client.RelaySource) string {
+	switch {
+	case s.Holder == "":
+		return "no relay reads " + s.Name + "; the act begins when one does"
+	case s.Error != "":
+		return "the relay of " + s.Name + " is delayed: " + console.Printable(s.Error)
+	}
+	return ""
 }
 
 // actedRows is how many rows the relay has handled.
