@@ -264,3 +264,14 @@ func (b *base) relayActView(a *store.RelayAct) *relayActView {
 
 // refusalText returns the words for the code of a refused row, or the code itself.
 func (b *base) refusalText(code string) string { return b.Or("relay.code.", code) }
+
+// maxCode bounds the bytes of a code that has no words, in the list.
+const maxCode = 24
+
+// ShortCode returns the code of a refused row, or its beginning.
+func (b *base) ShortCode(code string) string {
+	if short, isShort := cut(code, maxCode); isShort {
+		return short + "…"
+	}
+	return code
+}
