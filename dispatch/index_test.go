@@ -209,6 +209,7 @@ func TestUnreadTablesDegrade(t *testing.T) {
 	with(nil, sendingOff, func(o *options) {
 		o.Unread = func() []string { return []string{dispatch.DegradedRelay + "pay"} }
 	}).run(t, func(b *fixture) {
+		time.Sleep(time.Second) // the index is rebuilt first
 		b.is("health", b.health(), "ready held relay:pay")
 	})
 }

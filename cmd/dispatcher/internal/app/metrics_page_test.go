@@ -64,8 +64,8 @@ var groups = []group{
 		"schedule_firings_total", "schedule_lateness_seconds", "purged_total", "retention_overdue_seconds",
 	}},
 	{"Are outbox tables read?", "Each source of the setting relay has its series, also in a process of " +
-		"`dispatcher relay`. Take `max` over all\nprocesses: one of them reads the source, and the gauges of " +
-		"the others are 0.", []string{
+		"`dispatcher relay`. Take `max` over all\nprocesses: one of them reads the source, and the gauges " +
+		"of the others are 0.", []string{
 		"relay_lag_seconds", "relay_rows_waiting", "relay_rows_total", "relay_refused_rows",
 		"relay_late_rows_total", "relay_errors_total", "relay_leader",
 	}},

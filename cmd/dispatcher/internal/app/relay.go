@@ -36,9 +36,9 @@ type RelayCommand struct {
 
 // Help is the text below the summary of relay run --help.
 func (*RelayCommand) Help() string {
-	return "Reads the tables of the setting relay, as serve does with the role relay, and submits their rows " +
-		"through the API of a server. The key needs the scope send. It decides the project; that of a " +
-		"source is ignored. Of a settings file, only relay, ops_listen, pprof, log_format and log_level " +
+	return "Reads the tables of the setting relay, as serve does with the role relay, and submits their " +
+		"rows through the API of a server. The key needs the scope send. It decides the project; that of " +
+		"a source is ignored. Of a settings file, only relay, ops_listen, pprof, log_format and log_level " +
 		"count. Several processes may have the same sources: one reads, and another takes over when it ends."
 }
 
@@ -78,7 +78,8 @@ func NewRelayProcess(
 		return nil, err
 	}
 	// The relay itself calls again. It must know of each failure, for its back-off and its health.
-	if p.api, err = remote.Once(relayTimeout); err != nil {
+	p.api, err = remote.Once(relayTimeout)
+	if err != nil {
 		return nil, err
 	}
 	p.server = remote.Base
@@ -87,7 +88,8 @@ func NewRelayProcess(
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	sink := relaySink{p.api}
-	if p.relay, err = newRelay(s, func(string) relay.Sink { return sink }, log, registry); err != nil {
+	p.relay, err = newRelay(s, func(string) relay.Sink { return sink }, log, registry)
+	if err != nil {
 		return nil, err
 	}
 	p.Web, err = web.New(web.Options{
@@ -100,8 +102,8 @@ func NewRelayProcess(
 	return p, p.Web.Listen()
 }
 
-// Run reads until ctx ends or the ops listener fails. Then it finishes the pages in hand, and returns when all
-// goroutines have ended.
+// Run reads until ctx ends or the ops listener fails. Then it finishes the pages in hand, and returns when
+// all goroutines have ended.
 func (p *RelayProcess) Run(ctx context.Context) error {
 	defer p.api.CloseIdleConnections()
 	ctx, fail := context.WithCancelCause(ctx)
@@ -168,11 +170,13 @@ func connectSource(ctx context.Context, c relay.SourceConfig) (relay.Conn, error
 // time, so the next connection has a new password.
 func OpenSource(c *relay.SourceConfig) (*source.Source, error) {
 	o := source.Options{DSN: c.DSN, Table: c.Table, Keep: c.Keep > 0}
-	if c.PasswordFile != "" {
-		var err error
-		if o.Password, err = config.ReadSecretFile(c.PasswordFile); err != nil {
-			return nil, fmt.Errorf("password_file: %w", err)
-		}
+	if c.PasswordFile == "" {
+		return source.Open(o)
+	}
+	var err error
+	o.Password, err = config.ReadSecretFile(c.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("password_file: %w", err)
 	}
 	return source.Open(o)
 }

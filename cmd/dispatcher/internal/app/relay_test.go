@@ -233,8 +233,9 @@ func TestRelayOfAnUnknownProject(t *testing.T) {
 		t.Skip("needs a real PostgreSQL")
 	}
 	outbox, other := apptest.NewOutbox(t, source.Postgres), apptest.NewOutbox(t, source.Postgres)
-	r := apptest.Start(t, apptest.Settings(t, fmt.Sprintf(
-		`--relay=[{"name":"pay","dsn":%q,"project":"absent"},{"name":"pay","dsn":%q}]`, outbox.DSN, other.DSN)))
+	setting := fmt.Sprintf(`[{"name":"pay","dsn":%q,"project":"absent"},{"name":"pay","dsn":%q}]`,
+		outbox.DSN, other.DSN)
+	r := apptest.Start(t, apptest.Settings(t, "--relay="+setting))
 	url := cmdtest.ServeResponse(t, http.StatusOK, "")
 	insert(t, outbox, "order-1", requestTo(url, "order-1"))
 	insert(t, other, "order-2", requestTo(url, "order-2"))

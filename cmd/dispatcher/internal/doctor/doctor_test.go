@@ -416,8 +416,8 @@ func TestDoctorOnOutboxes(t *testing.T) {
 		list := examine(t, "--relay="+sound.Setting(t, "pay", "absent"))
 		want(t, list, "outbox pay", statusWarning, "a crash of the server") // the shared servers do not sync
 		want(t, list, "outbox absent", statusError, "refused", "dsn")
-		if list := examine(t, "--relay="+sound.Setting(t, "pay"), "--roles=api,worker"); slices.ContainsFunc(list,
-			func(d diagnosis) bool { return strings.HasPrefix(d.Check, "outbox") }) {
+		list = examine(t, "--relay="+sound.Setting(t, "pay"), "--roles=api,worker")
+		if slices.ContainsFunc(list, func(d diagnosis) bool { return strings.HasPrefix(d.Check, "outbox") }) {
 			t.Errorf("without the role relay: %+v", list)
 		}
 		want(t, examine(t, "--relay="+apptest.EmptyOutbox(t, dialect).Setting(t, "pay")), "outbox pay",
@@ -463,7 +463,8 @@ func TestSoundOutboxesHaveOneLine(t *testing.T) {
 		lines = append(lines, strings.Join([]string{d.Check, d.Status, d.Found, d.Cure}, "|"))
 	}
 	if !slices.Equal(lines, []string{
-		"outbox tables|ok|tables, rights and server are as needed: pay-0, pay-1, pay-2, pay-3, pay-4, and 2 more|",
+		"outbox tables|ok|tables, rights and server are as needed: " +
+			"pay-0, pay-1, pay-2, pay-3, pay-4, and 2 more|",
 		"outbox stock|error|no right|GRANT", "outbox stock|warning|slow|wait",
 	}) {
 		t.Errorf("got %q", lines)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// outboxesAtOnce is how many outbox tables are checked at a time, and outboxRounds bounds the time for all
-	// of them: it is that many times the timeout of one.
+	// outboxesAtOnce is how many outbox tables are checked at a time. outboxRounds bounds the time for all of
+	// them: it is that many times the timeout of one.
 	outboxesAtOnce = 16
 	outboxRounds   = 6
 	// maxNames is how many sound outbox tables are named.
@@ -79,11 +79,11 @@ func diagnoseOutboxes(outboxes []outboxFacts) (list []diagnosis) {
 			sound = append(sound, f.name)
 		}
 	}
-	if names := sound; len(sound) > 0 {
-		if len(sound) > maxNames {
-			names = append(sound[:maxNames:maxNames], fmt.Sprintf("and %d more", len(sound)-maxNames))
+	if n := len(sound); n > 0 {
+		if n > maxNames {
+			sound = append(sound[:maxNames], fmt.Sprintf("and %d more", n-maxNames))
 		}
-		d := fine("tables, rights and server are as needed: %s", strings.Join(names, ", "))
+		d := fine("tables, rights and server are as needed: %s", strings.Join(sound, ", "))
 		d.Check = "outbox tables"
 		list = append(list, d)
 	}
@@ -99,8 +99,9 @@ func diagnoseOutboxes(outboxes []outboxFacts) (list []diagnosis) {
 // problems returns what is wrong with an outbox table, errors first.
 func (f *outboxFacts) problems() (errs []diagnosis) {
 	if f.err != nil {
-		return []diagnosis{fails("check the source's dsn and password, and that this machine reaches the server; "+
-			"rows wait in the table meanwhile", "%s", strings.Join(strings.Fields(f.err.Error()), " "))}
+		return []diagnosis{fails("check the source's dsn and password, and that this machine reaches the "+
+			"server; rows wait in the table meanwhile",
+			"%s", strings.Join(strings.Fields(f.err.Error()), " "))}
 	}
 	var warnings []diagnosis
 	for _, found := range f.findings {
