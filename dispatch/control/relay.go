@@ -51,16 +51,18 @@ func (ct *Controller) HoldRelay(ctx context.Context, project, source string,
 	return held, nil
 }
 
-// CheckRelaySource checks the name of a relay source. It is a part of every idempotency key.
+// CheckRelaySource checks the name of a relay source. It is a part of every idempotency key, and of paths,
+// in which "." and ".." have another meaning.
 func CheckRelaySource(name string, f *accept.Findings) {
-	valid := name != "" && len(name) <= MaxRelaySource
+	valid := name != "" && len(name) <= MaxRelaySource && name != "." && name != ".."
 	for _, c := range []byte(name) {
 		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("._-", c) >= 0) {
 			valid = false
 		}
 	}
 	if !valid {
-		f.Add("source", "must be 1 to %d characters of a-z, 0-9, '.', '_' and '-'", MaxRelaySource)
+		f.Add("source", "must be 1 to %d characters of a-z, 0-9, '.', '_' and '-', but not . or ..",
+			MaxRelaySource)
 	}
 }
 

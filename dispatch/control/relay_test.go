@@ -57,7 +57,7 @@ func TestRelaySourceNames(t *testing.T) {
 	for name, valid := range map[string]bool{
 		"pay": true, "pay-00": true, "a.b_c-9": true, strings.Repeat("x", 64): true,
 		"": false, strings.Repeat("x", 65): false, "Pay": false, "a/b": false, "a b": false, "订": false,
-		"a\x00": false, "a\n": false,
+		"a\x00": false, "a\n": false, ".": false, "..": false, "...": true,
 	} {
 		var f accept.Findings
 		CheckRelaySource(name, &f)

@@ -178,7 +178,8 @@ func (s *setting) config() (SourceConfig, []store.FieldError) {
 		Name: s.Name, DSN: s.DSN, PasswordFile: s.PasswordFile, Table: s.Table, Origin: s.Origin,
 		Project: s.Project, Poll: defaultPoll, Batch: defaultBatch, Tail: s.Tail == nil || *s.Tail,
 	}
-	p.check(IsSourceName(c.Name), "name", "must have 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")
+	p.check(IsSourceName(c.Name), "name", "must have 1 to 64 of the characters a-z, 0-9, '.', '_' and '-', "+
+		"and not be . or ..")
 	if c.Table == "" {
 		c.Table = source.DefaultTable
 	}
@@ -244,9 +245,10 @@ func (p *parser) duration(field, text string, least, most time.Duration) time.Du
 	return d
 }
 
-// IsSourceName reports whether a text can be the name of a source: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
+// IsSourceName reports whether a text can be the name of a source: 1 to 64 of a-z, 0-9, '.', '_' and '-', but
+// not "." or "..", which have another meaning in paths.
 func IsSourceName(name string) bool {
-	return name != "" && len(name) <= maxSourceName &&
+	return name != "" && len(name) <= maxSourceName && name != "." && name != ".." &&
 		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }
 
