@@ -129,7 +129,7 @@ func TestCostsOfTheSource(t *testing.T) {
 func TestCostsOfAnIdleSource(t *testing.T) {
 	onBoth(t, "idle source", func(tr *trial) {
 		const poll = 100 * time.Millisecond
-		span := sized(5*time.Second, 30*time.Second, 30*time.Second)
+		span := sized(5*time.Second, 20*time.Second, 30*time.Second)
 		o := tr.newOutbox("pay", tr.on, tr.on.shared(tr))
 		o.settings = harness.Submission{"poll": poll.String()}
 		p := tr.relay("")
@@ -193,7 +193,7 @@ func TestCostsOfTheApplication(t *testing.T) {
 		}
 		s := tr.on.own(tr, settings...)
 		o := tr.newOutbox("pay", tr.on, s)
-		span, next := sized(2*time.Second, 5*time.Second, 10*time.Second), 0
+		span, next := sized(2*time.Second, 4*time.Second, 10*time.Second), 0
 		tr.server("")
 		waits := o.lockWaits()
 		measure := func() time.Duration {
@@ -204,6 +204,7 @@ func TestCostsOfTheApplication(t *testing.T) {
 			return judge.Quantile(took, 0.99)
 		}
 		measure()
+		stretched := harness.Stretch(tr)
 		var ratios []float64
 		for range pairs {
 			without := measure()
@@ -216,11 +217,11 @@ func TestCostsOfTheApplication(t *testing.T) {
 			ratios = append(ratios, with.Seconds()/without.Seconds())
 		}
 		slices.Sort(ratios)
-		tr.Remark("p99 of business transactions with the relay is %.2f of that without, in %d pairs: %.2f",
-			ratios[pairs/2], pairs, ratios)
-		if ratios[pairs/2] > most {
-			tr.Errorf("p99 with the relay is %.2f of that without, at most %.2f is allowed", ratios[pairs/2],
-				most)
+		middle, stretch := ratios[pairs/2], stretched()
+		tr.Remark("p99 of business transactions with the relay is %.2f of that without, in %d pairs: %.2f; "+
+			"other programs slowed the machine by a factor of %.1f", middle, pairs, ratios, stretch)
+		if middle > most*stretch {
+			tr.Errorf("p99 with the relay is %.2f of that without, at most %.2f is allowed", middle, most)
 		}
 		if n := o.lockWaits() - waits; n > 0 {
 			tr.Errorf("the server counts %d waits for locks", n)
@@ -243,11 +244,11 @@ func (o *outbox) lockWaits() int {
 func TestCostsOfAHeldSnapshot(t *testing.T) {
 	const atLeast = 0.9
 	onBoth(t, "R30 snapshot held", func(tr *trial) {
-		held := sized(5*time.Second, 45*time.Second, 10*time.Minute)
+		held := sized(5*time.Second, 30*time.Second, 10*time.Minute)
 		o := tr.newOutbox("pay", tr.on, tr.on.own(tr))
 		o.settings = harness.Submission{}
 		p := tr.relay("")
-		stop := o.saturate(p)
+		stop, stretched := o.saturate(p), harness.Stretch(tr)
 		tr.removed(p, held/5)
 		before := tr.removed(p, held/3)
 		tx, err := o.db.BeginTx(tr.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
@@ -261,10 +262,11 @@ func TestCostsOfAHeldSnapshot(t *testing.T) {
 		tr.Check(tx.Rollback())
 		after := tr.removed(p, held/3)
 		stop()
-		usual := (before + after) / 2
+		usual, stretch := (before+after)/2, stretched()
 		tr.Remark("%.0f and %.0f rows a second without a snapshot; held for %s: %.0f at first, %.0f at last"+
-			", %.2f of the mean", before, after, held, first, last, last/usual)
-		if last < atLeast*usual {
+			", %.2f of the mean; other programs slowed the machine by a factor of %.1f", before, after, held,
+			first, last, last/usual, stretch)
+		if last*stretch < atLeast*usual {
 			tr.Errorf("a held snapshot leaves %.2f of the rate, at least %.2f is required", last/usual,
 				atLeast)
 		}
