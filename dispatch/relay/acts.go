@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,9 +19,10 @@ const (
 	actDone    = "done"
 	actFailed  = "failed"
 
-	// actTries is how often a slice of an act may fail in the source before the act fails, actPause the pause
-	// after each failure.
+	// A slice of an act may fail actTries times in the source or actWaits times in the dispatcher, with the
+	// pause actPause after each failure, before the act fails.
 	actTries = 5
+	actWaits = 120
 	actPause = 5 * time.Second
 	// dropSlice is how many refused rows one statement deletes.
 	dropSlice   = 1000
@@ -44,9 +46,10 @@ type actRun struct {
 	// after and kept are the last rows that were read.
 	after source.Key
 	kept  source.Kept
-	// next is when the next slice is due, and failures counts its failed tries.
-	next     time.Time
-	failures int
+	// next is when the next slice is due. failures and waits count its failed tries in the source and in the
+	// dispatcher.
+	next            time.Time
+	failures, waits int
 }
 
 // offer takes the act of a reply. It reports whether there is a new one.
@@ -115,7 +118,7 @@ func (s *session) act(run *actRun) {
 	_, bySink := err.(*sinkError)
 	switch {
 	case err == nil && !done:
-		run.failures = 0
+		run.failures, run.waits = 0, 0
 		return
 	case err == nil:
 		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, "" })
@@ -123,13 +126,14 @@ func (s *session) act(run *actRun) {
 		return
 	case bySink:
 		s.failed(sideDispatcher, err)
+		run.waits++
 	default:
 		s.failed(sideSource, err)
 		run.failures++
 	}
 	s.acts.update(run, func(p *client.RelayActProgress) {
 		p.Error = clip(err.Error(), maxErrorText)
-		if run.failures >= actTries {
+		if run.failures >= actTries || run.waits >= actWaits {
 			p.State = actFailed
 		}
 	})
@@ -141,7 +145,8 @@ func (run *actRun) filter() source.Filter {
 	return source.Filter{ID: run.act.RowID, Code: run.act.Code}
 }
 
-// retrySlice hands refused rows over again. What is refused again gets its new code and problem.
+// retrySlice hands refused rows over again. What is refused again gets its new code and problem. With rows
+// that stay, the slice is to be repeated.
 func (s *session) retrySlice(run *actRun) (done bool, err error) {
 	rows, err := s.conn.ReadRefused(s.page, run.filter(), run.after, s.c.Batch)
 	if err != nil || len(rows) == 0 {
@@ -156,18 +161,31 @@ func (s *session) retrySlice(run *actRun) (done bool, err error) {
 			return false, err
 		}
 	}
-	if failed != nil {
-		return false, failed
-	}
 	refused := append(sub.refused, sub.failing...)
 	if len(refused) > 0 {
 		if _, err := s.conn.UpdateRefused(s.page, refused); err != nil {
 			return false, err
 		}
 	}
+	if failed == nil {
+		failed = left(sub.stayed)
+	}
+	if failed != nil {
+		sub.refused, sub.failing = nil, nil // they count when the slice is repeated
+		s.progress(run, sub)
+		return false, failed
+	}
 	run.after = rows[len(rows)-1].Key
-	s.progress(run, len(rows), sub)
+	s.progress(run, sub)
 	return false, nil
+}
+
+// left returns the error of rows that the dispatcher does not take yet; nil: there are none.
+func left(rows []source.Refusal) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s", len(rows), rows[0].Problem)}
 }
 
 // dropSlice deletes refused rows.
@@ -185,6 +203,10 @@ func (s *session) dropSlice(run *actRun) (done bool, err error) {
 
 // replaySlice hands kept rows over again, or counts them.
 func (s *session) replaySlice(run *actRun) (done bool, err error) {
+	if s.c.Keep == 0 {
+		run.failures = actTries
+		return false, errors.New("this source does not keep the rows that it removes; set keep")
+	}
 	perSecond := run.act.Rate
 	if perSecond <= 0 {
 		perSecond = defaultRate
@@ -204,16 +226,15 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 		rows[i] = kept[i].Row
 	}
 	sub, err := s.resubmit(rows)
+	if err == nil {
+		err = left(append(sub.stayed, sub.failing...))
+	}
 	if err != nil {
 		return false, err
 	}
-	if len(sub.stayed)+len(sub.failing) > 0 {
-		return false, &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s",
-			len(sub.stayed)+len(sub.failing), append(sub.stayed, sub.failing...)[0].Problem)}
-	}
 	run.kept = kept[len(kept)-1].Kept()
 	run.next = began.Add(time.Duration(len(kept)) * time.Second / time.Duration(perSecond))
-	s.progress(run, len(kept), sub)
+	s.progress(run, sub)
 	return false, nil
 }
 
@@ -226,11 +247,12 @@ func (s *session) resubmit(rows []source.Row) (*submission, error) {
 }
 
 // progress counts the rows of a slice.
-func (s *session) progress(run *actRun, matched int, sub *submission) {
+func (s *session) progress(run *actRun, sub *submission) {
+	refused := len(sub.refused) + len(sub.failing)
 	s.acts.update(run, func(p *client.RelayActProgress) {
-		p.Matched += matched
+		p.Matched += len(sub.done) + refused
 		p.Accepted += sub.accepted
 		p.Replayed += sub.replayed
-		p.Refused += len(sub.refused) + len(sub.failing)
+		p.Refused += refused
 	})
 }

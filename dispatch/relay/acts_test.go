@@ -45,7 +45,7 @@ func (w *world) ask(act client.RelayAct) client.RelayActProgress {
 	w.srv.mu.Lock()
 	w.srv.act = &act
 	w.srv.mu.Unlock()
-	for range 600 {
+	for range 1200 {
 		w.pass(time.Second)
 		p := get(w.srv, func() client.RelayActProgress { return w.srv.act.RelayActProgress })
 		if p.State == "done" || p.State == "failed" {
@@ -94,21 +94,81 @@ func TestRetryUpdatesProblems(t *testing.T) {
 			switch row.ID {
 			case "row-0000":
 				return result(http.StatusInternalServerError, "internal")
-			case "row-0001":
-				return result(http.StatusConflict, "idempotency_in_progress")
 			}
 			return result(http.StatusUnprocessableEntity, "another")
 		}
 		got := w.ask(client.RelayAct{Action: "retry"})
-		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Refused: 2})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Refused: 3})
 		for id, want := range map[string]string{
-			"row-0000": "internal", "row-0001": "invalid", "row-0002": "another",
+			"row-0000": "internal", "row-0001": "another", "row-0002": "another",
 		} {
 			if code := w.tb.refusedCode(id); code != want {
 				t.Errorf("%s has the code %s, want %s", id, code, want)
 			}
 		}
 	})
+}
+
+// TestRetryWaitsForRoom has a dispatcher that takes few rows at first.
+func TestRetryWaitsForRoom(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.refuseAll(10)
+		began, room := time.Now(), 3
+		w.srv.judge = func(row *client.RelayRow) *client.RelayResult {
+			switch {
+			case row.ID == "row-0007":
+				return result(http.StatusUnprocessableEntity, "another")
+			case room == 0 && time.Since(began) < 5*time.Minute:
+				return result(http.StatusTooManyRequests, "too_many_open_callbacks")
+			}
+			room = max(room-1, 0)
+			return nil
+		}
+		got := w.ask(client.RelayAct{Action: "retry"})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 10, Accepted: 9, Refused: 1})
+		if code := w.tb.refusedCode("row-0007"); code != "another" || len(w.tb.refused) != 1 {
+			t.Errorf("%d rows are refused, row-0007 with %s", len(w.tb.refused), code)
+		}
+		midway := *w.srv.reports[len(w.srv.reports)-5].Act
+		midway.ActID = ""
+		w.wantsProgress(midway, client.RelayActProgress{State: "running", Matched: 3, Accepted: 3,
+			Error: "6 rows cannot be submitted: url: is wrong"})
+	})
+}
+
+// TestActsGiveUp has a dispatcher that never takes a row.
+func TestActsGiveUp(t *testing.T) {
+	for _, action := range []string{"retry", "replay"} {
+		t.Run(action, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.c.Keep = time.Hour
+				w.insert("kept")
+				w.start("a")
+				w.pass(time.Second)
+				w.srv.mu.Lock()
+				w.srv.accepted = map[string]string{}
+				w.srv.mu.Unlock()
+				w.srv.judge = func(*client.RelayRow) *client.RelayResult {
+					return result(http.StatusUnprocessableEntity, "invalid")
+				}
+				w.insert("refused")
+				w.pass(10 * time.Second)
+				w.srv.judge = func(*client.RelayRow) *client.RelayResult {
+					return result(http.StatusTooManyRequests, "quota")
+				}
+				began := time.Now()
+				got := w.ask(client.RelayAct{Action: action, Since: began.Add(-time.Minute)})
+				w.wantsProgress(got, client.RelayActProgress{State: "failed",
+					Error: "1 rows cannot be submitted: url: is wrong"})
+				if d := time.Since(began); d < 9*time.Minute {
+					t.Errorf("it gave up after %s", d)
+				}
+				if len(w.tb.refused) != 1 {
+					t.Errorf("%d rows are refused", len(w.tb.refused))
+				}
+			})
+		})
+	}
 }
 
 func TestDropOfRefusedRows(t *testing.T) {
@@ -161,9 +221,26 @@ func TestReplayIsPaced(t *testing.T) {
 	})
 }
 
+// TestReplayWithoutKeptRows fails at once.
+func TestReplayWithoutKeptRows(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.start("a")
+		w.pass(time.Second)
+		for _, act := range []client.RelayAct{{Action: "replay"}, {Action: "replay", DryRun: true}} {
+			began := time.Now()
+			got := w.ask(act)
+			took := time.Since(began)
+			if got.State != "failed" || !strings.Contains(got.Error, "set keep") || took > 7*time.Second {
+				t.Errorf("after %s: %+v", took, got)
+			}
+		}
+	})
+}
+
 // TestActsThatFail end with an error, and hold up no row.
 func TestActsThatFail(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.c.Keep = time.Hour
 		w.start("a")
 		w.pass(time.Second)
 		got := w.ask(client.RelayAct{Action: "shred"})
