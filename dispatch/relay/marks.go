@@ -62,6 +62,3 @@ func (m *marks) cut(seq int64) {
 	}
 	m.list = m.list[:n]
 }
-
-// clear drops all marks.
-func (m *marks) clear() { m.list = m.list[:0] }

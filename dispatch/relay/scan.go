@@ -29,8 +29,8 @@ const (
 	stayedPause = time.Second
 	// maxStayed is how many rows may stay in a scan before it ends.
 	maxStayed = 100
-	// futureRow is the age of rows that the dispatcher refuses, so MinAge does not wait for them.
-	futureRow = -24 * time.Hour
+	// youngest is the least age of a row that MinAge waits for. A younger one has a wrong time.
+	youngest = -time.Minute
 )
 
 // A session is the use of one connection. Positions end with it: another server may number rows differently.
@@ -173,7 +173,7 @@ func (sc *scan) read(ctx context.Context) (rows []source.Row, more bool, err err
 	}
 	process.Failpoint("relay_after_read")
 	for i := range rows {
-		if age := rows[i].Age; sc.c.MinAge > 0 && age < sc.c.MinAge && age > futureRow {
+		if age := rows[i].Age; sc.c.MinAge > 0 && age < sc.c.MinAge && age > youngest {
 			sc.edge, rows, more = rows[i].Seq, rows[:i], false
 			break
 		}
@@ -193,18 +193,18 @@ func (sc *scan) read(ctx context.Context) (rows []source.Row, more bool, err err
 }
 
 // late counts rows that are not behind low. They were committed late, or the numbers went back; then no mark
-// holds.
+// from the first of them on holds.
 func (sc *scan) late(rows []source.Row) {
 	n := 0
 	for i := range rows {
 		if _, parked := sc.parked[rows[i].Key]; !parked && rows[i].Seq <= sc.low {
+			if n == 0 {
+				sc.marks.cut(rows[i].Seq)
+			}
 			n++
 		}
 	}
-	if n > 0 {
-		sc.marks.clear()
-		sc.metrics.late.WithLabelValues(sc.c.Label()).Add(float64(n))
-	}
+	sc.metrics.late.WithLabelValues(sc.c.Label()).Add(float64(n))
 }
 
 // stay notes a row that the next scan has to read again.
