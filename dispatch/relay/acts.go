@@ -95,10 +95,10 @@ func (a *acts) update(run *actRun, change func(p *client.RelayActProgress)) {
 	change(&run.p)
 }
 
-// act carries out a slice of an act, if it is due.
-func (s *session) act(run *actRun) {
+// act carries out a slice of an act, if it is due. Its error is that of a broken connection.
+func (s *session) act(run *actRun) error {
 	if time.Now().Before(run.next) {
-		return
+		return nil
 	}
 	run.next = time.Now()
 	var done bool
@@ -119,11 +119,11 @@ func (s *session) act(run *actRun) {
 	switch {
 	case err == nil && !done:
 		run.failures, run.waits = 0, 0
-		return
+		return nil
 	case err == nil:
 		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, "" })
 		s.log.Info("relay act done", "action", run.act.Action, "act", run.act.ID)
-		return
+		return nil
 	case bySink:
 		s.failed(sideDispatcher, err)
 		run.waits++
@@ -138,6 +138,15 @@ func (s *session) act(run *actRun) {
 		}
 	})
 	run.next = time.Now().Add(actPause)
+	return broken(err)
+}
+
+// broken returns an error if it is that of a broken connection.
+func broken(err error) error {
+	if errors.Is(err, source.ErrBroken) {
+		return err
+	}
+	return nil
 }
 
 // filter returns which refused rows the act is about.

@@ -300,6 +300,33 @@ func TestActOutlivesFailures(t *testing.T) {
 	})
 }
 
+// TestActsNeedALiveConnection has connections that die while the source is idle.
+func TestActsNeedALiveConnection(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.c.Poll = time.Minute
+		_, repair := w.refuseAll(5)
+		repair()
+		w.tb.epoch++
+		got := w.ask(client.RelayAct{Action: "retry"})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 5, Accepted: 5})
+		if w.tb.connects != 2 {
+			t.Errorf("%d connections", w.tb.connects)
+		}
+		died := false
+		w.tb.call = func(op string, after bool) error {
+			if op == "count refused" && !died {
+				died = true
+				return errBroken
+			}
+			return nil
+		}
+		w.pass(2 * time.Minute)
+		if w.tb.connects != 3 {
+			t.Errorf("%d connections after the upkeep", w.tb.connects)
+		}
+	})
+}
+
 // TestActIsNoWayAroundThePause has a dispatcher that accepts refused rows and no fresh ones.
 func TestActIsNoWayAroundThePause(t *testing.T) {
 	inWorld(t, func(w *world) {

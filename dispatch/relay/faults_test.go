@@ -146,6 +146,29 @@ func TestWithoutRemovalNoPageIsRead(t *testing.T) {
 	})
 }
 
+// TestBrokenConnectionIsLeft checks that a change is not tried again on a connection that has ended.
+func TestBrokenConnectionIsLeft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		removals := 0
+		w.tb.call = func(op string, after bool) error {
+			if op == "remove" && !after {
+				removals++
+				if removals == 1 {
+					w.tb.epoch++
+				}
+			}
+			return nil
+		}
+		w.insert("a", "b")
+		w.start("a")
+		w.pass(5 * time.Second)
+		w.wants(0, "a", "b")
+		if removals != 2 || w.srv.replays != 2 {
+			t.Errorf("%d removals, %d replays", removals, w.srv.replays)
+		}
+	})
+}
+
 // TestSourceDown has a source that cannot be reached, then one that hangs.
 func TestSourceDown(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -105,7 +105,7 @@ func TestPoisonRowEndsAlone(t *testing.T) {
 				}
 			}
 			p := w.start("a")
-			w.pass(time.Second)
+			w.pass(3 * time.Second)
 			if tc.refused != "" {
 				w.wants(0, good...)
 				if code := w.tb.refusedCode("poison-20"); code != tc.refused {
@@ -120,13 +120,41 @@ func TestPoisonRowEndsAlone(t *testing.T) {
 			if e := w.srv.report.Error; !strings.Contains(e, "4 rows wait: cannot decode") {
 				t.Errorf("the report has the error %q", e)
 			}
-			if lag := p.series(t)[`lag_seconds{source="pay"}`]; lag < 10 || lag > 12 {
+			if lag := p.series(t)[`lag_seconds{source="pay"}`]; lag < 12 || lag > 14 {
 				t.Errorf("lag %v", lag)
 			}
 			failing = false
 			w.pass(2 * time.Minute)
 			w.wants(0, append(good, "poison-20", "poison-70", "poison-120", "poison-170")...)
 			w.metric(p, `lag_seconds{source="pay"}`, 0)
+		})
+	}
+}
+
+// TestLoneRowFailsOnce has errors that say nothing about the only row of a call.
+func TestLoneRowFailsOnce(t *testing.T) {
+	for _, failure := range []error{
+		problem(http.StatusInternalServerError, "internal", "internal error"),
+		problem(http.StatusBadRequest, "incomplete_body", "the body ended early; send the request again"),
+	} {
+		inWorld(t, func(w *world) {
+			failed := false
+			w.srv.call = func(b *client.RelayBatch, after bool) error {
+				if after || len(b.Rows) == 0 || failed {
+					return nil
+				}
+				failed = true
+				return failure
+			}
+			w.insert("first")
+			w.start("a")
+			w.pass(500 * time.Millisecond)
+			w.insert("second")
+			w.pass(2 * time.Second)
+			w.wants(0, "first", "second")
+			if w.srv.acceptedAfter("second", w.srv.at["pay/first"]) < 0 {
+				t.Errorf("%v: the second row is accepted first", failure)
+			}
 		})
 	}
 }

@@ -68,10 +68,14 @@ func (s *session) turn(ctx context.Context) (pause time.Duration, err error) {
 		}
 		s.scanAt = time.Now().Add(wait)
 	}
-	s.keepUp()
+	if err := s.keepUp(); err != nil {
+		return 0, err
+	}
 	next := s.scanAt
 	if run := s.acts.open(); run != nil {
-		s.act(run)
+		if err := s.act(run); err != nil {
+			return 0, err
+		}
 		next = earlier(next, run.next)
 	}
 	return time.Until(next), nil

@@ -139,8 +139,11 @@ func apply[T any](ctx context.Context, rows []T, change func(context.Context, []
 		if err == nil {
 			return nil, nil
 		}
+		if errors.Is(err, source.ErrBroken) {
+			return rows, err
+		}
 	}
-	if len(rows) == 1 || errors.Is(err, source.ErrBroken) {
+	if len(rows) == 1 {
 		return rows, err
 	}
 	err = nil

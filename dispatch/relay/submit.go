@@ -12,12 +12,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-ff5a32d8/dispatcher/client"
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/process"
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
 )
 
 const (
 	// submitWithin bounds a call with rows.
 	submitWithin = 30 * time.Second
+	// againAfter is the pause before the first row that failed alone is handed over once more.
+	againAfter = time.Second
 	// maxCall bounds the contents of a call, in bytes of JSON.
 	maxCall = 4 << 20
 	// Bounds of what the refused table stores, in bytes.
@@ -58,6 +61,8 @@ type submission struct {
 	source string
 	// maxFailing is how many rows may fail before the rest is left.
 	maxFailing int
+	// again: a row that failed alone was handed over once more.
+	again bool
 	answer
 }
 
@@ -135,8 +140,12 @@ func (s *submission) call(ctx context.Context, rows []source.Row) error {
 		return nil
 	case !known:
 		return &sinkError{err: err}
-	case !byRow(refused.Status):
+	case !byRow(&refused.Problem):
 		return &sinkError{err: err, retryAfter: refused.RetryAfter}
+	case len(rows) == 1 && fails(&refused.Problem) && !s.again:
+		s.again = true
+		process.Sleep(ctx, againAfter)
+		return s.call(ctx, rows)
 	case len(rows) == 1:
 		s.alone(rows[0].Key, &refused.Problem)
 		return nil
@@ -160,9 +169,12 @@ func wire(row *source.Row) client.RelayRow {
 	return w
 }
 
-// byRow reports whether one bad row can be the cause of a call's error status.
-func byRow(status int) bool {
-	switch status {
+// byRow reports whether one bad row can be the cause of a call's error.
+func byRow(p *client.Problem) bool {
+	if p.Code == string(client.CodeIncompleteBody) {
+		return false
+	}
+	switch p.Status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
 		http.StatusInternalServerError:
 		return true
@@ -170,10 +182,13 @@ func byRow(status int) bool {
 	return false
 }
 
-// alone adds the row of a call that failed. Without a code, the response is not a dispatcher's, but a proxy's
-// for example; that refuses nothing.
+// fails reports whether an error says nothing about a row. Without a code, the response is not a
+// dispatcher's, but a proxy's for example.
+func fails(p *client.Problem) bool { return p.Status == http.StatusInternalServerError || p.Code == "" }
+
+// alone adds the row of a call that failed.
 func (s *submission) alone(key source.Key, p *client.Problem) {
-	if p.Status == http.StatusInternalServerError || p.Code == "" {
+	if fails(p) {
 		s.failing = append(s.failing, refusal(key, p))
 		return
 	}

@@ -111,7 +111,7 @@ type tableConn struct {
 	epoch int
 }
 
-var errBroken = errors.New("connection reset")
+var errBroken = fmt.Errorf("connection reset: %w", source.ErrBroken)
 
 // do runs an operation of a connection.
 func (c *tableConn) do(ctx context.Context, op string, f func() error) error {

@@ -26,14 +26,17 @@ type upkeep struct {
 	problem string
 }
 
-// keepUp reads the refused rows and deletes old kept rows, if due.
-func (s *session) keepUp() {
+// keepUp reads the refused rows and deletes old kept rows, if due. Its error is that of a broken connection.
+func (s *session) keepUp() error {
 	u, now := &s.upkeep, time.Now()
 	if !now.Before(u.refusalsAt) || u.changed && !now.Before(u.soonest) {
 		u.refusalsAt, u.soonest = now.Add(upkeepEvery), now.Add(renewEvery)
 		u.changed, u.problem = false, ""
 		if err := s.readRefusals(); err != nil {
 			s.upkeepFailed(err)
+			if broken(err) != nil {
+				return err
+			}
 		}
 	}
 	if s.c.Keep > 0 && !now.Before(u.pruneAt) {
@@ -43,8 +46,10 @@ func (s *session) keepUp() {
 		}
 		if err != nil {
 			s.upkeepFailed(err)
+			return broken(err)
 		}
 	}
+	return nil
 }
 
 func (s *session) upkeepFailed(err error) {
