@@ -91,6 +91,9 @@ func (d Dialect) where(f Filter) []any {
 	if f.Code != "" {
 		parts = append(parts, " AND code = ", value{f.Code})
 	}
+	if f.Before != 0 {
+		parts = append(parts, " AND refused_at <= ", d.ago(f.Before))
+	}
 	return parts
 }
 

@@ -76,6 +76,33 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// TestRefusedBefore checks that a filter leaves out rows that were refused later.
+func TestRefusedBefore(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{})
+		w.insert("old", "older", "new")
+		w.changed(c.Refuse(t.Context(), refusals("x", w.read(c, 0)...)))(3)
+		for id, ago := range map[string]string{"old": "1 hour", "older": "2 hour"} {
+			w.exec("UPDATE dispatcher_outbox_refused SET refused_at = " + w.sql("now() - interval '"+ago+"'",
+				"NOW(3) - INTERVAL "+ago) + " WHERE id = '" + id + "'")
+		}
+		for want, f := range map[int]source.Filter{
+			0: {Before: 3 * time.Hour}, 1: {Before: 90 * time.Minute}, 2: {Before: time.Minute, Code: "x"},
+			3: {Before: -time.Minute},
+		} {
+			w.changed(c.CountRefused(t.Context(), f, 9))(want)
+			if got := w.readRefused(c, f); len(got) != want {
+				t.Errorf("filter %+v: %d rows, want %d", f, len(got), want)
+			}
+		}
+		w.changed(c.DropRefused(t.Context(), source.Filter{Before: time.Minute}, 9))(2)
+		if got := idsOf(w.readRefused(c, source.Filter{})); !slices.Equal(got, []string{"new"}) {
+			t.Errorf("left after the drop: %q", got)
+		}
+	})
+}
+
 func sameKeys(a, b []source.Key) bool {
 	for _, k := range a {
 		if !slices.Contains(b, k) {

@@ -64,7 +64,11 @@ type RefusedRow struct {
 }
 
 // A Filter selects refused rows. Empty fields select all.
-type Filter struct{ ID, Code string }
+type Filter struct {
+	ID, Code string
+	// Before selects rows that were refused at least so long ago, by the clock of the database.
+	Before time.Duration
+}
 
 // A Kept is the place of a row in the table of removed rows. The zero value is before all rows.
 type Kept struct {
