@@ -672,6 +672,7 @@ CREATE TABLE relay_sources (
 	name             TEXT COLLATE "C" NOT NULL,
 	origin           TEXT NOT NULL,
 	holder           TEXT NOT NULL,
+	held_by          TEXT NOT NULL,
 	held_until       BIGINT NOT NULL,
 	created_at       BIGINT NOT NULL,
 	reported_at      BIGINT NOT NULL DEFAULT 0,

@@ -667,6 +667,7 @@ CREATE TABLE relay_sources (
 	name             TEXT NOT NULL,
 	origin           TEXT NOT NULL,
 	holder           TEXT NOT NULL,
+	held_by          TEXT NOT NULL,
 	held_until       INTEGER NOT NULL,
 	created_at       INTEGER NOT NULL,
 	reported_at      INTEGER NOT NULL DEFAULT 0,

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"time"
 )
 
 // Bounds of relay sources.
@@ -21,39 +20,15 @@ const (
 )
 
 var (
-	// ErrRelayHeld: another relay holds the lease of the source. The error is a *RelayHeldError.
+	// ErrRelayHeld: another relay holds the lease of the source.
 	ErrRelayHeld = errors.New("another relay reads this source")
-	// ErrRelayOrigin: the source's name stands for another table. The error is a *RelayOriginError.
+	// ErrRelayOrigin: the source's name stands for another table.
 	ErrRelayOrigin = errors.New("this name stands for another table")
 	// ErrRelayActing: the source has an act that is not finished.
 	ErrRelayActing = errors.New("an act on this source is not finished")
 	// ErrTooManySources: the project has MaxRelaySources sources.
 	ErrTooManySources = fmt.Errorf("the project has %d relay sources, which is the limit", MaxRelaySources)
 )
-
-// A RelayHeldError is an ErrRelayHeld: Holder has the lease until Until, in Unix milliseconds.
-type RelayHeldError struct {
-	Holder string
-	Until  int64
-}
-
-// Error names the holder and the end of its lease.
-func (e *RelayHeldError) Error() string {
-	return fmt.Sprintf("%v: %s until %s", ErrRelayHeld, e.Holder,
-		time.UnixMilli(e.Until).UTC().Format(time.RFC3339))
-}
-
-// Unwrap returns ErrRelayHeld.
-func (e *RelayHeldError) Unwrap() error { return ErrRelayHeld }
-
-// A RelayOriginError is an ErrRelayOrigin: the name stands for the table Origin.
-type RelayOriginError struct{ Origin string }
-
-// Error names the table.
-func (e *RelayOriginError) Error() string { return fmt.Sprintf("%v: %s", ErrRelayOrigin, e.Origin) }
-
-// Unwrap returns ErrRelayOrigin.
-func (e *RelayOriginError) Unwrap() error { return ErrRelayOrigin }
 
 // A RelaySource is an outbox table of an application, and what its relay reported last. Times are Unix
 // milliseconds.
@@ -62,8 +37,10 @@ type RelaySource struct {
 	Name    string
 	// Origin is the database and the table that Name stands for, without credentials.
 	Origin string
-	// Holder is the relay that has the lease until HeldUntil.
+	// Holder is the relay that has the lease until HeldUntil. HeldBy is the ID of the actor that took it: the
+	// name of a holder is no proof, because everyone may choose it.
 	Holder    string
+	HeldBy    string
 	HeldUntil int64
 	CreatedAt int64
 	// ReportedAt is the time of Report. Zero: the relay has not reported.
@@ -161,6 +138,8 @@ func (a *RelayAct) Open() bool { return a.State == RelayActWaiting || a.State ==
 type RelayHold struct {
 	Origin string
 	Holder string
+	// By is the actor of the call. While the source is held, only the same Holder and By.ID may renew.
+	By Actor
 	// Release gives the lease back.
 	Release bool
 	// Report is nil if the holder has nothing to report. KeepRefusals: Report has no Refusals, and the stored

@@ -215,8 +215,8 @@ type Store interface {
 	// transaction.
 	Reseal(ctx context.Context, table store.SealedTable, keyID, after string, limit int,
 		change func(*store.SealedRow) error, now int64, by store.Actor) (store.SealedPage, error)
-	// HoldRelay takes or renews the lease of a relay source and stores its report. Errors: a
-	// *store.RelayHeldError, a *store.RelayOriginError, store.ErrTooManySources.
+	// HoldRelay takes or renews the lease of a relay source and stores its report. Errors:
+	// store.ErrRelayHeld, store.ErrRelayOrigin, store.ErrTooManySources.
 	HoldRelay(ctx context.Context, project, name string, h store.RelayHold, now int64) (store.RelaySource,
 		error)
 	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
@@ -224,7 +224,7 @@ type Store interface {
 	// ActOnRelay returns store.ErrRelayActing while another act is not finished.
 	ActOnRelay(ctx context.Context, project, name string, act store.RelayAct, now int64,
 		by store.Actor) (store.RelaySource, error)
-	// ForgetRelay returns a *store.RelayHeldError while a relay holds the source.
+	// ForgetRelay returns store.ErrRelayHeld while a relay holds the source.
 	ForgetRelay(ctx context.Context, project, name string, now int64, by store.Actor) (store.RelaySource,
 		error)
 }

@@ -26,8 +26,8 @@ const (
 
 // HoldRelay takes or renews the lease of a relay source for store.RelayLease, and stores what its relay
 // reports. Texts of the report are shortened and cleaned, because they come from tables of applications. It
-// returns the source without its refusals; its Act may be open. Its errors are a *store.InvalidError, a
-// *store.RelayHeldError, a *store.RelayOriginError, store.ErrTooManySources or store.ErrUnavailable.
+// returns the source without its refusals; its Act may be open. Its errors are a *store.InvalidError,
+// store.ErrRelayHeld, store.ErrRelayOrigin, store.ErrTooManySources or store.ErrUnavailable.
 func (ct *Controller) HoldRelay(ctx context.Context, project, source string,
 	h store.RelayHold) (store.RelaySource, error) {
 	var f accept.Findings
@@ -171,7 +171,7 @@ func (ct *Controller) ActOnRelay(ctx context.Context, project, name string, act 
 }
 
 // ForgetRelay deletes a source that no relay holds, and returns it as it was. Its name may then stand for
-// another table. Its errors are a *store.InvalidError, store.ErrNotFound and a *store.RelayHeldError.
+// another table. Its errors are a *store.InvalidError, store.ErrNotFound and store.ErrRelayHeld.
 func (ct *Controller) ForgetRelay(ctx context.Context, project, name string,
 	by store.Actor) (store.RelaySource, error) {
 	var f accept.Findings

@@ -89,11 +89,15 @@ func (r *reader) renew(ctx context.Context) error {
 func (r *reader) hold(until time.Time, standby bool) {
 	r.lease.set(until)
 	leader := r.lease.held()
-	switch before := r.state.lead(leader, standby); {
-	case leader && !before:
+	wasLeader, wasStandby := r.state.lead(leader, standby)
+	if standby && !wasStandby {
+		r.log.Info("another relay reads this source; dispatcher relay status shows which")
+	}
+	switch {
+	case leader && !wasLeader:
 		r.log.Info("relay source taken")
 		process.Wake(r.wake)
-	case !leader && before:
+	case !leader && wasLeader:
 		r.log.Warn("relay source lost")
 		process.Wake(r.wake)
 	}

@@ -41,12 +41,12 @@ func (s *state) begin() {
 	s.scanned = time.Now()
 }
 
-// lead notes whether this process holds the source and whether another one does. It returns whether this
-// process held it before.
-func (s *state) lead(leader, standby bool) (before bool) {
+// lead notes whether this process holds the source and whether another one does. It returns what was so
+// before.
+func (s *state) lead(leader, standby bool) (wasLeader, wasStandby bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before = s.leader
+	wasLeader, wasStandby = s.leader, s.standby
 	now := time.Now()
 	if leader && !s.leader {
 		s.scanned, s.oldest = now, now
@@ -55,7 +55,7 @@ func (s *state) lead(leader, standby bool) (before bool) {
 		s.scanned = now
 	}
 	s.leader, s.standby = leader, standby
-	return before
+	return wasLeader, wasStandby
 }
 
 // waits notes when the oldest row that waits was inserted.

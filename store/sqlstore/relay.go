@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	relayColumns = sqldb.Named[store.RelaySource](`project name origin holder held_until created_at
+	relayColumns = sqldb.Named[store.RelaySource](`project name origin holder held_by held_until created_at
 		reported_at lag_ms=ReportLagMs waiting=ReportWaiting refused_rows=ReportRefusedRows
 		rows_per_second=ReportRowsPerSecond error=ReportError act_id act_action act_row_id act_code act_since
 		act_dry_run act_rate act_requested_at act_requested_by act_state act_matched act_accepted
@@ -30,14 +30,14 @@ func relayWithRefusals(s *store.RelaySource) sqldb.Columns {
 
 // relayFree is the condition under which a relay may take the lease of a source: its own, or one that
 // store.RelaySource.Held calls not held.
-const relayFree = `(holder = ? OR holder = '' OR held_until <= ? OR held_until > ?)`
+const relayFree = `(holder = ? AND held_by = ? OR holder = '' OR held_until <= ? OR held_until > ?)`
 
 // relayActOpen is the condition that a source has an act which is not finished.
 const relayActOpen = `act_state IN ('waiting', 'running')`
 
 // HoldRelay takes or renews the lease of a source until now + store.RelayLease, and stores the report and the
 // progress of its holder. The name of a new source stands for h.Origin from then on. HoldRelay returns the
-// source without its refusals. Its errors are a *store.RelayHeldError, a *store.RelayOriginError and
+// source without its refusals. Its errors are store.ErrRelayHeld, store.ErrRelayOrigin and
 // store.ErrTooManySources; then nothing changes.
 //
 // A lease saves double work and is no guard: rows are idempotent.
@@ -54,9 +54,9 @@ func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.Relay
 		case err != nil:
 			return there, err
 		case found && there.Origin != h.Origin:
-			return there, &store.RelayOriginError{Origin: there.Origin}
+			return there, store.ErrRelayOrigin
 		case found && there.Held(now):
-			return there, &store.RelayHeldError{Holder: there.Holder, Until: there.HeldUntil}
+			return there, store.ErrRelayHeld
 		case !found:
 			if err := t.addRelay(project, name, h.Origin, now); err != nil {
 				return there, err
@@ -71,12 +71,12 @@ func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.Relay
 // another relay, or another table.
 func (t *tx) renewRelay(project, name string, h *store.RelayHold,
 	now int64) (s store.RelaySource, found bool, err error) {
-	holder, until := h.Holder, now+store.RelayLease
+	holder, by, until := h.Holder, h.By.ID, now+store.RelayLease
 	if h.Release {
-		holder, until = "", 0
+		holder, by, until = "", "", 0
 	}
 	var q query
-	q.add("UPDATE relay_sources SET holder = ?, held_until = ?", holder, until)
+	q.add("UPDATE relay_sources SET holder = ?, held_by = ?, held_until = ?", holder, by, until)
 	if h.Report != nil {
 		q.add(", reported_at = ?", now)
 		for _, c := range relayReport(h.Report) {
@@ -93,7 +93,7 @@ func (t *tx) renewRelay(project, name string, h *store.RelayHold,
 		}
 	}
 	q.add("\nWHERE project = ? AND name = ? AND origin = ? AND "+relayFree, project, name, h.Origin,
-		h.Holder, now, now+store.MaxRelayLease)
+		h.Holder, h.By.ID, now, now+store.MaxRelayLease)
 	renewed, err := sqldb.Returning(t, relayColumns, q.text, q.args...)
 	if err != nil || len(renewed) == 0 {
 		return s, false, err
@@ -114,8 +114,9 @@ func (t *tx) addRelay(project, name, origin string, now int64) error {
 	if n >= store.MaxRelaySources {
 		return store.ErrTooManySources
 	}
-	_, err = t.Exec(`INSERT INTO relay_sources (project, name, origin, holder, held_until, created_at)
-		VALUES ($1, $2, $3, '', 0, $4)`, project, name, origin, now)
+	_, err = t.Exec(`INSERT INTO relay_sources
+			(project, name, origin, holder, held_by, held_until, created_at)
+		VALUES ($1, $2, $3, '', '', 0, $4)`, project, name, origin, now)
 	return sqldb.Overtaken("insert relay source", err)
 }
 
@@ -177,8 +178,8 @@ func printedAct(a *store.RelayAct) fields {
 	return fields{"act": a.ID, "row_id": a.RowID, "code": a.Code}
 }
 
-// ForgetRelay deletes a source and returns it as it was. Its errors are store.ErrNotFound and a
-// *store.RelayHeldError.
+// ForgetRelay deletes a source and returns it as it was. Its errors are store.ErrNotFound and
+// store.ErrRelayHeld.
 func (db *DB) ForgetRelay(ctx context.Context, project, name string, now int64,
 	by store.Actor) (store.RelaySource, error) {
 	return changed(ctx, db.change, "forget relay source "+name, func(t *tx) (store.RelaySource, error) {
@@ -187,7 +188,7 @@ func (db *DB) ForgetRelay(ctx context.Context, project, name string, now int64,
 		case err != nil:
 			return s, err
 		case s.Held(now):
-			return s, &store.RelayHeldError{Holder: s.Holder, Until: s.HeldUntil}
+			return s, store.ErrRelayHeld
 		}
 		if _, err := t.Exec(`DELETE FROM relay_sources WHERE project = $1 AND name = $2`, project,
 			name); err != nil {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
@@ -44,12 +43,9 @@ func testRelayReport(f *fixture) {
 	listed.Report.Refusals = nil
 	same(f, "the list", []store.RelaySource{listed}, must(f.RelaySources(f.ctx(), project)))
 
-	held := errors.AsType[*store.RelayHeldError]
 	_, err := f.HoldRelay(f.ctx(), project, "pay", store.RelayHold{Holder: "b", Origin: relayOrigin,
 		Report: &first}, f.now)
-	by, ok := held(err)
-	f.require(ok, "a second relay got %v", err)
-	same(f, "the holder", store.RelayHeldError{Holder: "a", Until: want.HeldUntil}, *by)
+	f.fails(store.ErrRelayHeld, "a second relay", err)
 	same(f, "after a report of another relay", want, get())
 
 	f.hold("pay", store.RelayHold{Holder: "a", Report: &store.RelayReport{}, Release: true})

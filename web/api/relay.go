@@ -31,6 +31,7 @@ func (a *API) relay(ctx context.Context, c *gin.Context, who caller, source stri
 		return err
 	}
 	r := rowSubmitter{engine: a.Engine, project: who.Project, source: source, creator: who.Creator(),
+		by:      who.By(""),
 		problem: func(err error) httperr.Problem { return a.problem(c, err) }}
 	reply, err := r.submit(ctx, &d.batch, d.rows)
 	if err != nil {

@@ -64,6 +64,7 @@ const relayCreator = "relay"
 func (s *RelaySink) Submit(ctx context.Context, source string,
 	b client.RelayBatch) (client.RelayReply, error) {
 	r := rowSubmitter{engine: s.engine, project: s.project, source: source, creator: relayCreator,
+		by:      store.Actor{Name: relayCreator, ID: relayCreator},
 		problem: func(err error) httperr.Problem { return s.problem(source, err) }}
 	rows := make([]relayRow, len(b.Rows))
 	for i := range b.Rows {
@@ -105,6 +106,8 @@ type relayRow struct {
 type rowSubmitter struct {
 	engine                   RelayEngine
 	project, source, creator string
+	// by is who holds the lease, and who the audit names.
+	by store.Actor
 	// problem returns the problem of an error, and logs what only the log may show.
 	problem func(err error) httperr.Problem
 }
@@ -128,7 +131,7 @@ func (r *rowSubmitter) submit(ctx context.Context, b *client.RelayBatch,
 		return reply, err
 	}
 	if b.Holder != "" {
-		s, err := r.engine.HoldRelay(ctx, r.project, r.source, holdOf(b))
+		s, err := r.engine.HoldRelay(ctx, r.project, r.source, r.holdOf(b))
 		if err != nil {
 			return reply, err
 		}
@@ -350,8 +353,8 @@ func rowFingerprint(route string, row *relayRow) []byte {
 }
 
 // holdOf converts what a holder reports.
-func holdOf(b *client.RelayBatch) store.RelayHold {
-	h := store.RelayHold{Origin: b.Origin, Holder: b.Holder, Release: b.Release}
+func (r *rowSubmitter) holdOf(b *client.RelayBatch) store.RelayHold {
+	h := store.RelayHold{Origin: b.Origin, Holder: b.Holder, By: r.by, Release: b.Release}
 	if b.Report == nil {
 		return h
 	}

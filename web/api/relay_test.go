@@ -141,6 +141,34 @@ func TestRelayErrorsAreAsOverHTTP(t *testing.T) {
 	}
 }
 
+// TestRelayHolderIsNoSecret checks that a key which knows the name of a holder gets neither its lease nor its
+// act, and that no error names what only scope read may see.
+func TestRelayHolderIsNoSecret(t *testing.T) {
+	t.Parallel()
+	f, ways := relayed(t)
+	hold := client.RelayBatch{Holder: "relay-1", Origin: "db1/outbox"}
+	if _, err := ways["in process"]("pay", hold); err != nil {
+		t.Fatal(err)
+	}
+	f.call(t, 202, "POST", "/v1/relay/pay/retry", `{}`)
+	act := f.call(t, 200, "GET", "/v1/relay/pay", "")["act"].(map[string]any)["id"].(string)
+	for _, body := range []string{
+		`{"holder":"relay-1","origin":"db1/outbox"}`, `{"holder":"x","origin":"db2/outbox"}`,
+		`{"holder":"relay-1","origin":"db1/outbox","release":true}`,
+		`{"holder":"relay-1","origin":"db1/outbox","report":{"act":{"act_id":"` + act + `","state":"done"}}}`,
+	} {
+		rec := f.do("POST", "/v1/relay/pay", body)
+		if got := rec.Body.String(); rec.Code != 409 || strings.Contains(got, "relay-1") ||
+			strings.Contains(got, "db1") || !strings.Contains(got, "dispatcher relay status") {
+			t.Errorf("%s: %d %s", body, rec.Code, got)
+		}
+	}
+	reply, err := ways["in process"]("pay", hold)
+	if err != nil || reply.Act == nil || reply.Act.ID != act {
+		t.Errorf("the holder after that: %+v, %v", reply, err)
+	}
+}
+
 // TestRelayOfAnotherProject checks that a key sees and changes only the sources of its project, also those
 // with a name that another project has.
 func TestRelayOfAnotherProject(t *testing.T) {

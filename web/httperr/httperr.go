@@ -179,11 +179,13 @@ func rows() []row {
 		},
 		{
 			store.ErrRelayHeld, conflict, "relay_held", 3,
-			"a relay reads this source; stop it, or wait until its lease ends",
+			"a relay reads this source; stop it, or wait until its lease ends; see dispatcher relay status " +
+				"NAME, which needs scope read",
 		},
 		{
 			store.ErrRelayOrigin, conflict, "relay_origin", 0,
-			"this source stands for another table; use another name, or forget the source first",
+			"this source stands for another table; use another name, or forget the source first; see " +
+				"dispatcher relay status NAME, which needs scope read",
 		},
 		{
 			store.ErrRelayActing, conflict, "relay_acting", 3,
@@ -234,9 +236,6 @@ func From(err error) Problem {
 		if slices.Contains(verbatim, r.err) {
 			detail = err.Error()
 		}
-		if of := relayDetail(err); of != "" {
-			detail += " (" + of + ")"
-		}
 		p := problem(r.status, r.code, detail)
 		p.RetryAfter = r.retryAfter
 		var later *laterError
@@ -246,20 +245,6 @@ func From(err error) Problem {
 		return p
 	}
 	return problem(http.StatusInternalServerError, "internal", "internal error; see the server's log")
-}
-
-// relayDetail names the relay that holds a source, or the table that its name stands for. Otherwise it is
-// empty.
-func relayDetail(err error) string {
-	var held *store.RelayHeldError
-	if errors.As(err, &held) {
-		return fmt.Sprintf("%s, until %s", held.Holder, time.UnixMilli(held.Until).UTC().Format(time.RFC3339))
-	}
-	var origin *store.RelayOriginError
-	if errors.As(err, &origin) {
-		return origin.Origin
-	}
-	return ""
 }
 
 // Later wraps err with the time that the caller must wait before it tries again.
