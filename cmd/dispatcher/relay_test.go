@@ -66,6 +66,10 @@ func TestRelayCommands(t *testing.T) {
 			run(console.ExitOK, "", "endpoint", "create", "https://shop.example/", "--external-id", "merchant-1")
 			run(console.ExitOK, "1 refused rows: 1 accepted, 0 replayed, 0 refused", "relay", "retry", "pay",
 				"--id", "order-1", "--code", "invalid")
+			for _, action := range []string{"retry", "drop"} {
+				run(console.ExitFailed, `no refused row has the id "order-1"`, "relay", action, "pay", "--id",
+					"order-1")
+			}
 			insert("order-2", `{"url":`)
 			refused("order-2")
 			run(console.ExitOK, "1 of 1 refused rows deleted", "relay", "drop", "pay", "--all")

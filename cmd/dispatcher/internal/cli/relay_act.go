@@ -12,7 +12,7 @@ import (
 )
 
 // awaitAct shows the progress of an act until it has finished, then prints it. It fails unless the act is
-// done.
+// done, and if no row has the id that it is about.
 func awaitAct(c *session, of *relayArg, id string) error {
 	progress := c.NewProgress("rows", 0)
 	s, answer, err := watchAct(c, of, id, progress)
@@ -28,10 +28,16 @@ func awaitAct(c *session, of *relayArg, id string) error {
 	default:
 		c.printf("%s  %s\n", s.Name, actSentence(s.Act))
 	}
-	if err == nil && !done {
-		err = console.ErrPrinted
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		return console.ErrPrinted
+	case s.Act.RowID != "" && s.Act.Matched == 0:
+		return fmt.Errorf("no refused row has the id %q; \"dispatcher relay refused %s\" lists them",
+			s.Act.RowID, of.Source)
 	}
-	return err
+	return nil
 }
 
 // watchAct reads the source again and again until its act has finished. It survives a restart of the server.
@@ -76,6 +82,8 @@ func actDelay(s *client.RelaySource) string {
 	switch {
 	case s.Holder == "":
 		return "no relay reads " + s.Name + "; the act begins when one does"
+	case s.Act.Error != "":
+		return "the " + s.Act.Action + " waits: " + console.Printable(s.Act.Error)
 	case s.Error != "":
 		return "the relay of " + s.Name + " is delayed: " + console.Printable(s.Error)
 	}
