@@ -27,8 +27,8 @@ const (
 	// dropSlice is how many refused rows one statement deletes.
 	dropSlice   = 1000
 	defaultRate = 500
-	// maxCount bounds the count of a dry run.
-	maxCount = 10_000_000
+	// maxCount bounds the count of a dry run, which holds scans up.
+	maxCount = 1_000_000
 )
 
 // acts have the newest act of the source. Renewals bring it and report its progress; the loop carries it out
@@ -50,6 +50,8 @@ type actRun struct {
 	// dispatcher.
 	next            time.Time
 	failures, waits int
+	// note is what to say about an act that is done.
+	note string
 }
 
 // offer takes the act of a reply. It reports whether there is a new one.
@@ -121,7 +123,7 @@ func (s *session) act(run *actRun) error {
 		run.failures, run.waits = 0, 0
 		return nil
 	case err == nil:
-		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, "" })
+		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, run.note })
 		s.log.Info("relay act done", "action", run.act.Action, "act", run.act.ID)
 		return nil
 	case bySink:
@@ -222,8 +224,11 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 	}
 	began := time.Now()
 	if run.act.DryRun {
-		n, err := s.conn.CountKept(s.page, run.act.Since, maxCount)
-		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched = n })
+		n, err := s.conn.CountKept(s.page, run.act.Since, maxCount+1)
+		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched = min(n, maxCount) })
+		if n > maxCount {
+			run.note = "there are more rows; the count ends here"
+		}
 		return err == nil, err
 	}
 	kept, err := s.conn.ReadKept(s.page, run.act.Since, run.kept, min(s.c.Batch, perSecond))

@@ -196,6 +196,10 @@ func TestReplayIsPaced(t *testing.T) {
 		since := time.Now().Add(-20 * time.Second)
 		got := w.ask(client.RelayAct{Action: "replay", Since: since, DryRun: true})
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 6000})
+		w.tb.many = 2_000_000
+		got = w.ask(client.RelayAct{Action: "replay", Since: since, DryRun: true})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 1_000_000,
+			Error: "there are more rows; the count ends here"})
 		w.srv.mu.Lock()
 		for i := range 5000 {
 			delete(w.srv.accepted, fmt.Sprint("pay/row-", i))

@@ -72,7 +72,7 @@ type setting struct {
 	Tail         *bool   `json:"tail"`
 }
 
-// ParseSources parses the setting relay, a JSON list, and expands its ranges: a name, dsn or table with
+// ParseSources parses the setting relay, a JSON list, and expands its ranges: for example, a dsn with
 // {00..31} stands for 32 sources. Errors name fields such as "[0].dsn" and contain no part of a DSN. With an
 // error there are no sources.
 func ParseSources(raw []byte) ([]SourceConfig, []store.FieldError) {

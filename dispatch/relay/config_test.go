@@ -50,6 +50,8 @@ func TestRangesExpand(t *testing.T) {
 		`[{"name":"s{8..9}.x","dsn":"postgres://r@db{8..9}:1/pay{8..9}","table":"t_{8..9}"}]`: "" +
 			"s8.x db8:1/pay8/t_8|s9.x db9:1/pay9/t_9",
 		`[{"name":"a","dsn":"postgres://r@db/p{5..5}","origin":"o{5..5}"}]`: "a-5 o5",
+		`[{"name":"a","dsn":"postgres://r@db{7..7}/p","password_file":"/run/pw{7..7}"}]`: "" +
+			"a-7 db7:5432/p/dispatcher_outbox /run/pw7",
 		`[]`: "",
 	} {
 		list, wrong := relay.ParseSources([]byte(raw))
@@ -58,7 +60,7 @@ func TestRangesExpand(t *testing.T) {
 		}
 		var got []string
 		for _, c := range list {
-			got = append(got, c.Name+" "+c.Origin)
+			got = append(got, strings.TrimSuffix(c.Name+" "+c.Origin+" "+c.PasswordFile, " "))
 		}
 		if strings.Join(got, "|") != want {
 			t.Errorf("%s: got %v", raw, got)

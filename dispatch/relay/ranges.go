@@ -12,14 +12,17 @@ import (
 // rangePattern is a range of numbers, such as {00..31}. Leading zeros of the first give the width.
 var rangePattern = regexp.MustCompile(`\{([0-9]{1,4})\.\.([0-9]{1,4})\}`)
 
-// expand returns one setting a number of the range in name, dsn, table and origin, or s itself. A name
-// without the range gets "-NUMBER" at its end.
+// expand returns one setting a number of the range in name, dsn, password_file, table and origin, or s itself.
+// A name without the range gets "-NUMBER" at its end.
 func (s *setting) expand() (list []setting, field string, err error) {
 	var found []string
 	fields := []struct {
 		name string
 		text *string
-	}{{"name", &s.Name}, {"dsn", &s.DSN}, {"table", &s.Table}, {"origin", &s.Origin}}
+	}{
+		{"name", &s.Name}, {"dsn", &s.DSN}, {"password_file", &s.PasswordFile}, {"table", &s.Table},
+		{"origin", &s.Origin},
+	}
 	for _, f := range fields {
 		for _, r := range rangePattern.FindAllString(*f.text, -1) {
 			if len(found) > 0 && found[0] != r {
@@ -45,7 +48,7 @@ func (s *setting) expand() (list []setting, field string, err error) {
 		if !strings.Contains(one.Name, found[0]) {
 			one.Name += "-" + found[0]
 		}
-		for _, text := range []*string{&one.Name, &one.DSN, &one.Table, &one.Origin} {
+		for _, text := range []*string{&one.Name, &one.DSN, &one.PasswordFile, &one.Table, &one.Origin} {
 			*text = strings.ReplaceAll(*text, found[0], number)
 		}
 		list = append(list, one)

@@ -34,6 +34,8 @@ type table struct {
 	locked  func(key source.Key) bool
 
 	connects, reads int
+	// many is how many kept rows there seem to be; zero: as many as there are.
+	many int
 	// from are the positions of the reads.
 	from []int64
 }
@@ -299,7 +301,7 @@ func (c *tableConn) ReadKept(ctx context.Context, since time.Time, after source.
 
 func (c *tableConn) CountKept(ctx context.Context, since time.Time, limit int) (n int, err error) {
 	rows, err := c.ReadKept(ctx, since, source.Kept{}, limit)
-	return len(rows), err
+	return min(max(len(rows), c.tb.many), limit), err
 }
 
 func (c *tableConn) PruneKept(ctx context.Context, keep time.Duration, limit int) (n int, err error) {
