@@ -12,8 +12,8 @@ import (
 // rangePattern is a range of numbers, such as {00..31}. Leading zeros of the first give the width.
 var rangePattern = regexp.MustCompile(`\{([0-9]{1,4})\.\.([0-9]{1,4})\}`)
 
-// expand returns one setting a number of the range in name, dsn, password_file, table and origin, or s itself.
-// A name without the range gets "-NUMBER" at its end.
+// expand returns one setting a number of the range in name, dsn, password_file, table and origin, or s
+// itself. A name without the range gets "-NUMBER" at its end.
 func (s *setting) expand() (list []setting, field string, err error) {
 	var found []string
 	fields := []struct {
