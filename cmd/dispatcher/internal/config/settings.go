@@ -68,7 +68,7 @@ type Settings struct {
 	RetentionPayload  time.Duration `key:"retention_payload" group:"Life cycle" default:"30d" help:"How long payloads of finished callbacks are kept."`
 	RetentionMetadata time.Duration `key:"retention_metadata" group:"Life cycle" default:"400d" help:"How long finished callbacks and their attempts are kept. At least 7d, as long as idempotency keys are kept."`
 
-	Relay string `key:"relay" group:"Relay" format:"json" secret:"sources" help:"Outbox tables in databases of applications that this process reads: a JSON list of sources such as {\"name\":\"pay\",\"dsn\":\"postgres://relay:password@db/pay\"}. The name is a part of every idempotency key. Needs the role relay, or the command relay."`
+	Relay string `key:"relay" group:"Relay" format:"json" secret:"sources" help:"Outbox tables in databases of applications that this process reads: a JSON list of sources such as {\"name\":\"pay\", \"dsn\":\"postgres://relay@db/pay\", \"password_file\":\"/keys/pay\"}. A password in a flag is visible to other users of the machine. The name is a part of every idempotency key. Needs the role relay, or the command relay."`
 
 	AlertSink string `key:"alert_sink" group:"Alerts" format:"json" secret:"sinks" help:"Where this process sends alerts about SQL, the queue and the master keys: a JSON list of at most 10 sinks such as {\"type\":\"slack\",\"url\":\"https://…\"}, as in POST /v1/alerts. They need neither SQL nor the queue."`
 
