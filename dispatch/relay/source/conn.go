@@ -17,8 +17,8 @@ const (
 	maxProblem = 1000
 )
 
-// A Conn is a connection to a source. It must not be used by two goroutines at a time. Errors wrap ErrBroken
-// or ErrLocked, or are others. Each call ends after 30 s, and waits at most 2 s for a lock.
+// A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error
+// that wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock.
 type Conn struct {
 	db   session
 	d    Dialect
@@ -151,13 +151,10 @@ func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
 		if !c.keep {
 			return []statement{remove}
 		}
-		// A second relay may copy the same row at the same time.
-		insert, twice := "INSERT", " ON CONFLICT DO NOTHING"
-		if c.d == MySQL {
-			insert, twice = "INSERT IGNORE", ""
-		}
-		keep := c.d.compose(insert, " INTO ", c.t.done, " (", copied, ") ",
-			c.d.with("SELECT "+copiedOf+" FROM", c.t.outbox, "seq", keys), twice)
+		// If a second relay copies the same row in the same millisecond, this fails, and the row is gone at the
+		// next try. INSERT IGNORE would cut values that are too long.
+		keep := c.d.compose("INSERT INTO ", c.t.done, " (", copied, ") ",
+			c.d.with("SELECT "+copiedOf+" FROM", c.t.outbox, "seq", keys))
 		return []statement{keep, remove}
 	})
 }
@@ -183,12 +180,12 @@ func (c *Conn) count(ctx context.Context, op string, limit int, from ...any) (n 
 	return n, err
 }
 
-// chunks changes rows in one transaction, with statements for at most maxKeys of them, and returns the number
-// of rows that the counted statements changed.
+// chunks changes rows in one transaction, with statements for some of them each, and returns the number of
+// rows that the counted statements changed.
 func chunks[T any](ctx context.Context, c *Conn, op string, all []T, statements func([]T) []statement,
 ) (n int, err error) {
 	var list []statement
-	for some := range slices.Chunk(all, maxKeys) {
+	for some := range slices.Chunk(all, c.d.maxKeys()) {
 		list = append(list, statements(some)...)
 	}
 	if len(list) == 0 {

@@ -69,6 +69,16 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// TestEmptyID checks that an application cannot write a row without an id.
+func TestEmptyID(t *testing.T) {
+	directly(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		if _, err := w.app.ExecContext(t.Context(), w.insertion(), "", "{}", nil); err == nil {
+			t.Error("a row with an empty id was written")
+		}
+	})
+}
+
 // TestContents checks that contents are read as they were written, and not above their limits.
 func TestContents(t *testing.T) {
 	eachServer(t, func(t *testing.T, s server) {

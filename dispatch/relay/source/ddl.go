@@ -128,7 +128,7 @@ CREATE TABLE IF NOT EXISTS {done} (
 const mysqlDDL = `-- Applications write rows here, in their transactions: INSERT (id, kind, request, body).
 CREATE TABLE IF NOT EXISTS {outbox} (
   seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-  id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  id VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL CHECK (id <> ''),
   kind VARCHAR(16) CHARACTER SET ascii NOT NULL DEFAULT 'callback',
   request MEDIUMBLOB NOT NULL,
   body MEDIUMBLOB NULL,

@@ -5,12 +5,8 @@ import (
 	"strings"
 )
 
-var (
-	// ErrBroken: the connection cannot be used any more. Close it and connect again, with a pause.
-	ErrBroken = errors.New("connection lost")
-	// ErrLocked: a row or the table is locked by another session. Nothing was changed; try again later.
-	ErrLocked = errors.New("locked by another session")
-)
+// ErrBroken: the connection cannot be used any more. Close it and connect again, with a pause.
+var ErrBroken = errors.New("connection lost")
 
 // A CheckError is returned by Connect if a check found errors.
 type CheckError struct{ Findings []Finding }
@@ -30,7 +26,7 @@ func (e *CheckError) Error() string {
 // said. It never has a DSN.
 type opError struct {
 	op   string
-	kind error // ErrBroken, ErrLocked or nil
+	kind error // ErrBroken or nil
 	err  error
 }
 

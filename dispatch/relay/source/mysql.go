@@ -99,11 +99,14 @@ type mysqlSession struct {
 
 // mysqlSettings are the settings of a session. READ COMMITTED: under REPEATABLE READ a DELETE of a missing
 // row locks a gap, and INSERTs wait for it; under READ UNCOMMITTED rows of transactions that roll back would
-// be read. lock_wait_timeout is that of tables.
+// be read. lock_wait_timeout is that of tables. sql_safe_updates would refuse a DELETE with a join. With a low
+// div_precision_increment, places of kept rows would be rounded. With completion_type, a COMMIT could begin
+// the next transaction.
 var mysqlSettings = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', "+
-		"innodb_lock_wait_timeout = %[1]d, lock_wait_timeout = %[1]d", int(lockTimeout.Seconds())),
+		"innodb_lock_wait_timeout = %[1]d, lock_wait_timeout = %[1]d, sql_safe_updates = 0, "+
+		"div_precision_increment = 6, completion_type = 0", int(lockTimeout.Seconds())),
 }
 
 func dialMySQL(ctx context.Context, connector driver.Connector) (session, error) {
@@ -202,8 +205,6 @@ func (m *mysqlSession) kind(err error) error {
 		return ErrBroken // the driver closes the connection after every error of its own
 	}
 	switch server.Number {
-	case 1205, 1213: // lock wait timeout, deadlock
-		return ErrLocked
 	case 1290, 1792, 1836: // read-only; another server may have become the primary
 		return ErrBroken
 	case 1053, 1077, 1927, 3169: // shutdown, killed

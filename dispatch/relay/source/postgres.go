@@ -147,8 +147,6 @@ func (p *postgresSession) kind(err error) error {
 		return ErrBroken
 	case !ok:
 		return nil
-	case server.Code == "55P03" || server.Code == "40P01" || server.Code == "40001":
-		return ErrLocked
 	case server.Code == "25006", strings.HasPrefix(server.Code, "57P"), strings.HasPrefix(server.Code, "08"):
 		return ErrBroken // a read-only server may have been replaced
 	}

@@ -84,9 +84,9 @@ func (c *Conn) CountRefused(ctx context.Context, f Filter, limit int) (int, erro
 
 // where is the condition of a filter.
 func (d Dialect) where(f Filter) []any {
-	parts := []any{" WHERE id >= ", value{f.ID}}
+	parts := []any{" WHERE TRUE"}
 	if f.ID != "" {
-		parts = []any{" WHERE id = ", value{f.ID}}
+		parts = append(parts, " AND id = ", value{f.ID})
 	}
 	if f.Code != "" {
 		parts = append(parts, " AND code = ", value{f.Code})
@@ -100,8 +100,11 @@ func (d Dialect) where(f Filter) []any {
 // ReadRefused returns refused rows with a higher key, in the order of their ids. The zero Key is before all.
 // A page may have fewer rows than limit, as with Read; the last page is empty.
 func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) ([]Row, error) {
-	where := []any{" FROM ", c.t.refused, c.d.byKey(), c.d.where(f), " AND id >= ", value{after.ID},
-		" AND (id > ", value{after.ID}, " OR seq > ", value{after.Seq}, ")"}
+	where := []any{" FROM ", c.t.refused, c.d.byKey(), c.d.where(f)}
+	if after != (Key{}) { // MySQL sorts some ids before the empty one
+		where = append(where, " AND id >= ", value{after.ID}, " AND (id > ", value{after.ID}, " OR seq > ",
+			value{after.Seq}, ")")
+	}
 	page, _, err := c.readPage(ctx, "read refused rows", limit, "NULL", where, "id, seq")
 	rows := make([]Row, len(page))
 	for i := range page {

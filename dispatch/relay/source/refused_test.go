@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,45 @@ func TestRefused(t *testing.T) {
 		w.changed(c.DropRefused(t.Context(), source.Filter{Code: "second"}, 9))(1)
 		w.changed(c.DropRefused(t.Context(), source.Filter{}, 9))(2)
 		w.changed(c.DropRefused(t.Context(), source.Filter{}, 9))(0)
+	})
+}
+
+// TestKeptIsNotCut checks that a row is not removed if its copy would not be the whole row.
+func TestKeptIsNotCut(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		w.exec(w.sql("ALTER TABLE dispatcher_outbox_done ALTER COLUMN id TYPE varchar(3)",
+			"ALTER TABLE dispatcher_outbox_done MODIFY id VARCHAR(3) CHARACTER SET utf8mb4 COLLATE "+
+				"utf8mb4_bin NOT NULL"))
+		c := w.connect(source.Options{Keep: true})
+		w.insert("order-1", "a")
+		rows := w.read(c, 0)
+		if n, err := c.Remove(t.Context(), keysOf(rows)); err == nil || errors.Is(err, source.ErrBroken) {
+			t.Errorf("removed %d rows, %v; want an error", n, err)
+		}
+		w.remains(c, "order-1", "a")
+		w.changed(c.Remove(t.Context(), keysOf(rows[1:])))(1)
+		w.changed(c.CountKept(t.Context(), time.Now(), 9))(1)
+	})
+}
+
+// TestRefusedControlCharacter checks a refused row with an id that MySQL sorts before the empty text.
+func TestRefusedControlCharacter(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{})
+		ids := []string{"\tx", "\n1", "a", "\tx"}
+		w.insert(ids...)
+		w.changed(c.Refuse(t.Context(), refusals("x", w.read(c, 0)...)))(4)
+		w.changed(c.CountRefused(t.Context(), source.Filter{}, 9))(4)
+		w.changed(c.CountRefused(t.Context(), source.Filter{ID: "\tx"}, 9))(2)
+		got := idsOf(w.readRefused(c, source.Filter{}))
+		slices.Sort(got)
+		slices.Sort(ids)
+		if !slices.Equal(got, ids) {
+			t.Errorf("refused: %q, want %q", got, ids)
+		}
+		w.changed(c.DropRefused(t.Context(), source.Filter{}, 9))(4)
 	})
 }
 

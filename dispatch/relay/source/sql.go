@@ -14,7 +14,7 @@ type session interface {
 	read(ctx context.Context, s statement, each func(columns)) error
 	// change runs statements in one transaction. It returns the number of rows that the counted ones changed.
 	change(ctx context.Context, statements ...statement) (int, error)
-	// kind returns ErrBroken, ErrLocked or nil.
+	// kind returns ErrBroken or nil.
 	kind(err error) error
 	close(ctx context.Context)
 }
@@ -76,8 +76,14 @@ func (d Dialect) compose(parts ...any) statement {
 	return statement{sql: text.String(), args: args}
 }
 
-// maxKeys bounds the keys of a statement.
-const maxKeys = 500
+// maxKeys bounds the keys of a statement. MySQL before 8.0.27 parses each part of a UNION on a deeper level of
+// a stack that may have 256 KiB.
+func (d Dialect) maxKeys() int {
+	if d == MySQL {
+		return 100
+	}
+	return 500
+}
 
 // byKey follows the name of a table that is read by its primary key. The planner of MySQL and MariaDB does
 // not count rows that are deleted and not purged, and would scan them.
