@@ -99,9 +99,9 @@ type mysqlSession struct {
 
 // mysqlSettings are the settings of a session. READ COMMITTED: under REPEATABLE READ a DELETE of a missing
 // row locks a gap, and INSERTs wait for it; under READ UNCOMMITTED rows of transactions that roll back would
-// be read. lock_wait_timeout is that of tables. sql_safe_updates would refuse a DELETE with a join. With a low
-// div_precision_increment, places of kept rows would be rounded. With completion_type, a COMMIT could begin
-// the next transaction.
+// be read. lock_wait_timeout is that of tables. sql_safe_updates would refuse a DELETE with a join. With a
+// low div_precision_increment, places of kept rows would be rounded. With completion_type, a COMMIT could
+// begin the next transaction.
 var mysqlSettings = []string{
 	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 	fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', "+

@@ -76,8 +76,8 @@ func (d Dialect) compose(parts ...any) statement {
 	return statement{sql: text.String(), args: args}
 }
 
-// maxKeys bounds the keys of a statement. MySQL before 8.0.27 parses each part of a UNION on a deeper level of
-// a stack that may have 256 KiB.
+// maxKeys bounds the keys of a statement. MySQL before 8.0.27 parses each part of a UNION on a deeper level
+// of a stack that may have 256 KiB.
 func (d Dialect) maxKeys() int {
 	if d == MySQL {
 		return 100
