@@ -63,14 +63,16 @@ func (s *Source) specs() []spec {
 // mysqlTexts are types of MySQL that lose characters outside strict mode.
 var mysqlTexts = []string{"text", "mediumtext", "longtext"}
 
+func (s *Source) checker(db session) *checker {
+	if s.dialect == MySQL {
+		return &checker{Source: s, db: db, server: (*checker).mysqlServer, table: (*checker).mysqlTable}
+	}
+	return &checker{Source: s, db: db, server: (*checker).postgresServer, table: (*checker).postgresTable}
+}
+
 // check runs all checks. It checks no table of a server that it cannot read anyway.
 func (s *Source) check(ctx context.Context, db session) ([]Finding, error) {
-	var c *checker
-	if s.dialect == MySQL {
-		c = &checker{Source: s, db: db, server: (*checker).mysqlServer, table: (*checker).mysqlTable}
-	} else {
-		c = &checker{Source: s, db: db, server: (*checker).postgresServer, table: (*checker).postgresTable}
-	}
+	c := s.checker(db)
 	if err := c.server(c, ctx); err != nil {
 		return nil, err
 	}

@@ -145,9 +145,51 @@ func TestServerSettings(t *testing.T) {
 	w.remains(c, "a")
 	w.changed(c.Remove(t.Context(), keysOf(w.read(c, 0))))(1)
 
+	if err := c.Writable(t.Context()); err != nil {
+		t.Errorf("the primary: %v", err)
+	}
+
 	// The server becomes a replica.
 	w.exec("SET GLOBAL read_only = ON")
+	mustBeReadOnly(t, c.Writable(t.Context()))
 	if _, err := c.Remove(t.Context(), []source.Key{{Seq: 1, ID: "a"}}); !errors.Is(err, source.ErrBroken) {
 		t.Errorf("remove on a read-only server: %v, want ErrBroken", err)
 	}
+}
+
+// mustBeReadOnly checks an error of Writable.
+func mustBeReadOnly(t *testing.T, err error) {
+	t.Helper()
+	if _, ok := errors.AsType[*source.CheckError](err); !ok || !errors.Is(err, source.ErrBroken) ||
+		!strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a read-only server: %v, want ErrBroken and the finding", err)
+	}
+}
+
+// TestPostgresBecomesReadOnly checks a session that is open when the server becomes read-only.
+func TestPostgresBecomesReadOnly(t *testing.T) {
+	needsServers(t)
+	t.Parallel()
+	p := testserver.NewPostgres(t)
+	w := newWorld(t, server{"own", source.Postgres, func(t *testing.T) (string, string) {
+		url := p.Database(t)
+		return url, url
+	}, true})
+	c := w.connect(source.Options{})
+	if err := c.Writable(t.Context()); err != nil {
+		t.Errorf("the primary: %v", err)
+	}
+	for _, statement := range []string{
+		"ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()",
+	} {
+		if err := p.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	testserver.Until(t, "the server to be read-only", func() bool {
+		err = c.Writable(t.Context())
+		return err != nil
+	})
+	mustBeReadOnly(t, err)
 }

@@ -20,16 +20,28 @@ const (
 // A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error
 // that wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock.
 type Conn struct {
-	db   session
-	d    Dialect
-	t    tables
-	keep bool
+	source *Source
+	db     session
+	d      Dialect
+	t      tables
+	keep   bool
 	// page is the most rows of the next page. Its contents should fit into MaxPage.
 	page int
 }
 
 func newConn(s *Source, db session) *Conn {
-	return &Conn{db: db, d: s.dialect, t: s.tables, keep: s.keep, page: firstPage}
+	return &Conn{source: s, db: db, d: s.dialect, t: s.tables, keep: s.keep, page: firstPage}
+}
+
+// Writable repeats the checks of the server. If one finds an error, for example that the server has become a
+// replica, Writable fails with a CheckError that wraps ErrBroken.
+func (c *Conn) Writable(ctx context.Context) error {
+	k := c.source.checker(c.db)
+	err := c.do(ctx, "check", func(ctx context.Context) error { return k.server(k, ctx) })
+	if err == nil && failed(k.findings) {
+		return &opError{"check", ErrBroken, &CheckError{k.findings}}
+	}
+	return err
 }
 
 // Close closes the connection. It may be broken.
