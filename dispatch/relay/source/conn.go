@@ -163,8 +163,8 @@ func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
 		if !c.keep {
 			return []statement{remove}
 		}
-		// If a second relay copies the same row in the same millisecond, this fails, and the row is gone at the
-		// next try. INSERT IGNORE would cut values that are too long.
+		// If a second relay copies the same row in the same millisecond, this fails, and the row is gone at
+		// the next try. INSERT IGNORE would cut values that are too long.
 		keep := c.d.compose("INSERT INTO ", c.t.done, " (", copied, ") ",
 			c.d.with("SELECT "+copiedOf+" FROM", c.t.outbox, "seq", keys))
 		return []statement{keep, remove}
