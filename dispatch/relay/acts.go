@@ -199,9 +199,11 @@ func left(rows []source.Refusal) error {
 	return &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s", len(rows), rows[0].Problem)}
 }
 
-// dropSlice deletes refused rows.
+// dropSlice deletes refused rows, but none that was refused after a person asked for it.
 func (s *session) dropSlice(run *actRun) (done bool, err error) {
-	n, err := s.conn.DropRefused(s.page, run.filter(), dropSlice)
+	f := run.filter()
+	f.Before = time.Since(run.act.RequestedAt)
+	n, err := s.conn.DropRefused(s.page, f, dropSlice)
 	if err != nil {
 		return false, err
 	}

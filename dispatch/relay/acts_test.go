@@ -42,6 +42,9 @@ func (w *world) refuseAll(n int) (p *running, repair func()) {
 func (w *world) ask(act client.RelayAct) client.RelayActProgress {
 	w.Helper()
 	act.ID, act.State = fmt.Sprint("act-", time.Now().UnixNano()), "waiting"
+	if act.RequestedAt.IsZero() {
+		act.RequestedAt = time.Now()
+	}
 	w.srv.mu.Lock()
 	w.srv.act = &act
 	w.srv.mu.Unlock()
@@ -180,6 +183,25 @@ func TestDropOfRefusedRows(t *testing.T) {
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 2250, Dropped: 2250})
 		if n := len(w.tb.refused); n > 0 {
 			t.Errorf("%d rows are refused", n)
+		}
+	})
+}
+
+// TestDropLeavesRowsThatWereRefusedLater has an act that is carried out after other rows were refused.
+func TestDropLeavesRowsThatWereRefusedLater(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.refuseAll(3)
+		asked := time.Now()
+		w.pass(time.Second)
+		w.insert("unseen-3", "unseen-4")
+		w.pass(time.Second)
+		if n := len(w.tb.refused); n != 5 {
+			t.Fatalf("%d rows are refused", n)
+		}
+		got := w.ask(client.RelayAct{Action: "drop", RequestedAt: asked})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Dropped: 3})
+		if w.tb.refusedCode("unseen-3") == "" || w.tb.refusedCode("unseen-4") == "" {
+			t.Error("rows are dropped that were refused later")
 		}
 	})
 }

@@ -202,7 +202,8 @@ func (c *tableConn) Waiting(ctx context.Context, after int64, limit int) (n int,
 func (tb *table) matching(f source.Filter) []source.RefusedRow {
 	var list []source.RefusedRow
 	for _, row := range tb.refused {
-		if (f.ID == "" || f.ID == row.ID) && (f.Code == "" || f.Code == row.Code) {
+		if (f.ID == "" || f.ID == row.ID) && (f.Code == "" || f.Code == row.Code) &&
+			time.Since(row.RefusedAt) >= f.Before {
 			list = append(list, row)
 		}
 	}
