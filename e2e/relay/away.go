@@ -96,8 +96,10 @@ func dispatcherAway(tr *trial) {
 	tr.MarkFault()
 	tr.healedIn(backoffLimit)
 	p99, usual := judge.Quantile(during, 0.99), judge.Quantile(before, 0.99)
-	tr.Remark("INSERT while SQL of the dispatcher is down: p99 %s, before %s", p99, usual)
-	if p99 > max(2*usual, 100*time.Millisecond) {
+	most := max(2*usual, 100*time.Millisecond)
+	tr.Remark("INSERT while SQL of the dispatcher is down: p99 %s, before %s; at most %s is allowed", p99,
+		usual, most)
+	if p99 > most {
 		tr.Errorf("business transactions took %s at p99 while SQL was down, before %s", p99, usual)
 	}
 }
@@ -185,10 +187,12 @@ func (o *outbox) end(sessions []int64) {
 func readOnly(tr *trial) {
 	o := tr.newOutbox("pay", tr.on, tr.on.own(tr))
 	tr.src = o
+	says := "the session is read-only"
 	set, reset := `ALTER DATABASE `+o.database()+` SET default_transaction_read_only = on`,
 		`ALTER DATABASE `+o.database()+` RESET default_transaction_read_only`
 	if tr.on == mariadb {
 		set, reset = `SET GLOBAL read_only = 1`, `SET GLOBAL read_only = 0`
+		says = "the server is read-only"
 	}
 	p := tr.relay("")
 	o.fill(0, page)
@@ -198,7 +202,7 @@ func readOnly(tr *trial) {
 	o.exec(set)
 	o.end(o.relaySessions())
 	tr.degraded(p, o.name)
-	o.errs(time.Minute, "read")
+	o.errs(time.Minute, says)
 	o.exec(reset)
 	tr.MarkFault()
 	o.fill(page+1, 2*page)

@@ -31,16 +31,19 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// Some faults have their real length in make test-long.
+// Some faults have their real length in make test-long, and some run many times.
 func TestLongFaults(t *testing.T) {
-	runFaults(t, func(f *fault, _ mode) bool { return testserver.Long() && f.is(long|real) })
+	runFaults(t, func(f *fault, _ mode) bool { return testserver.Long() && f.is(long|real|repeated) })
 }
 
 func runFaults(t *testing.T, chosen func(*fault, mode) bool) {
 	for _, f := range matrix() {
 		for _, on := range f.on {
 			for _, m := range f.modes {
-				if chosen(&f, m) {
+				if !chosen(&f, m) {
+					continue
+				}
+				for range f.runs() {
 					runFault(t, &f, on, m)
 				}
 			}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,8 +13,7 @@ import (
 
 // generate commits the orders first to end-1 with statements that make their rows in the server, which is
 // faster than any application. Their callbacks are due in an hour.
-func (o *outbox) generate(first, end int) {
-	o.tr.Helper()
+func (o *outbox) generate(first, end int) error {
 	for ; first < end; first += generated {
 		last := min(first+generated, end) - 1
 		ref, from := fmt.Sprintf(`concat('%s-', seq)`, o.name), fmt.Sprintf("seq_%d_to_%d", first, last)
@@ -22,10 +22,17 @@ func (o *outbox) generate(first, end int) {
 		}
 		request := fmt.Sprintf(`concat('{"url":"%s/plain/', %s, '","ref":"', %s,
 			'","delay":"1h","payload":{"order":"', %s, '","paid":10000}}')`, o.tr.Receiver.URL, ref, ref, ref)
-		o.exec(fmt.Sprintf(`INSERT INTO orders (id) SELECT %s FROM %s`, ref, from))
-		o.exec(fmt.Sprintf(`INSERT INTO dispatcher_outbox (id, request) SELECT %s, %s FROM %s`, ref, request,
-			from))
+		for _, statement := range []string{
+			fmt.Sprintf(`INSERT INTO orders (id) SELECT %s FROM %s`, ref, from),
+			fmt.Sprintf(`INSERT INTO dispatcher_outbox (id, request) SELECT %s, %s FROM %s`, ref, request,
+				from),
+		} {
+			if _, err := o.db.ExecContext(context.Background(), statement); err != nil {
+				return fmt.Errorf("%.200s: %w", statement, err)
+			}
+		}
 	}
+	return nil
 }
 
 // generated is the number of rows that one statement generates.
@@ -36,20 +43,33 @@ const mostMemory = 64 << 20
 
 // largeBacklog has many rows that wait when the relay starts.
 func largeBacklog(tr *trial) {
-	n := sized(0, 50_000, 1_000_000)
-	tr.besideOther(func(o *outbox) {
-		o.settings["batch"] = 1000
-		o.generate(0, n)
-	})
+	tr.besideOther(tr.src.manyRows(sized(0, 50_000, 1_000_000)))
 }
 
 // largeRows has rows of the largest size.
 func largeRows(tr *trial) {
-	n := sized(0, 150, 1500)
-	tr.besideOther(func(o *outbox) {
-		o.settings["batch"] = 1000
-		pad := strings.Repeat(" ", 440<<10) // white space counts, and the dispatcher does not store it
-		for i := range n {
+	tr.besideOther(tr.src.largestRows(sized(0, 150, 1500)))
+}
+
+// A backlog commits the orders of a large backlog, from number first on, and returns the next number.
+type backlog func(first int) (next int)
+
+// manyRows returns a backlog of n rows.
+func (o *outbox) manyRows(n int) backlog {
+	return func(first int) int {
+		o.tr.Helper()
+		o.tr.Check(o.generate(first, first+n))
+		return first + n
+	}
+}
+
+// largestRows returns a backlog of n rows of the largest size.
+func (o *outbox) largestRows(n int) backlog {
+	tr := o.tr
+	pad := strings.Repeat(" ", 440<<10) // white space counts, and the dispatcher does not store it
+	return func(first int) int {
+		tr.Helper()
+		for i := first; i < first+n; i++ {
 			ref := fmt.Sprintf("%s-%d", o.name, i)
 			r := o.order(ref, harness.Submission{"delay": "1h", "content_type": "text/plain"})
 			at := strings.Index(r.request, `"payload":`)
@@ -59,14 +79,18 @@ func largeRows(tr *trial) {
 			tr.bodies[ref] = r.body
 			o.commit(r)
 		}
-	})
+		return first + n
+	}
 }
 
-// besideOther measures a source without and with a large backlog of another source: its latency, and the
-// memory of the relay.
-func (tr *trial) besideOther(backlog func(*outbox)) {
+// besideOther measures a relay without and with a large backlog of a source: its memory, and the latency of
+// another source. Other trials run meanwhile, so the limit of the latency is loose here: the costs have the
+// ratio.
+func (tr *trial) besideOther(fill backlog) {
+	const most = time.Second
 	tr.Helper()
 	o := tr.src
+	o.settings["batch"] = 1000
 	other := tr.newOutbox("other", tr.on, o.server)
 	tr.sources = []*outbox{other}
 	alone := tr.relay("")
@@ -75,8 +99,7 @@ func (tr *trial) besideOther(backlog func(*outbox)) {
 	memory, err := alone.ResidentMemory()
 	tr.Check(err)
 	alone.Exit(time.Minute)
-	backlog(o)
-	rows := o.waiting()
+	rows := fill(0)
 	tr.sources = []*outbox{o, other}
 	p := tr.relay("")
 	other.held(p, resumed)
@@ -86,14 +109,15 @@ func (tr *trial) besideOther(backlog func(*outbox)) {
 	took := time.Since(began)
 	peak, err := p.PeakMemory()
 	tr.Check(err)
-	tr.Remark("%d rows wait: all are accepted after %s; memory of the relay %s, without them %s; latency of "+
-		"another source %s, without them %s", rows, took, harness.Megabytes(peak), harness.Megabytes(memory),
-		during, usual)
+	tr.Remark("%d rows wait: all are accepted after %s; memory of the relay %s, without them %s, at most %s "+
+		"more is allowed; latency of another source %s, without them %s, a p99 of at most %s is allowed here",
+		rows, took, harness.Megabytes(peak), harness.Megabytes(memory), harness.Megabytes(mostMemory), during,
+		usual, most)
 	if peak > memory+mostMemory {
 		tr.Errorf("the relay used %s, without the backlog %s", harness.Megabytes(peak),
 			harness.Megabytes(memory))
 	}
-	if during.P99 > max(2*usual.P99, time.Second) {
+	if during.P99 > most {
 		tr.Errorf("another source took %s at p99, without the backlog %s", during.P99, usual.P99)
 	}
 	tr.allowed.MayBeOpen = true

@@ -36,9 +36,19 @@ const (
 	ownSQL
 	// noSource faults create their sources themselves.
 	noSource
+	// repeated faults run three times in make test-full, and twenty times in make test-long.
+	repeated
 )
 
 func (h how) is(what how) bool { return h&what != 0 }
+
+// runs is how often a fault runs on each database and in each mode.
+func (f *fault) runs() int {
+	if f.is(repeated) {
+		return sized(1, 3, 20)
+	}
+	return 1
+}
 
 // Modes of many faults, and databases of some.
 var (
@@ -51,27 +61,29 @@ var (
 // matrix returns all faults.
 func matrix() []fault {
 	at := func(id, title, failpoint string, h how) fault {
-		return fault{id, title, both, bothModes, relayKilledAt(failpoint), h}
+		return fault{id, title, both, bothModes, relayKilledAt(failpoint), h | repeated}
 	}
 	return []fault{
 		// SIGKILL between any two steps of the relay, at the named failpoint of a test build. The number of
 		// the pass lets a page through first.
-		{"R1", "killed before it reads", both, bothModes, killedBeforeRead, 0},
+		{"R1", "killed before it reads", both, bothModes, killedBeforeRead, repeated},
 		at("R2", "killed after it read", "relay_after_read:2", 0),
 		{"R3", "dispatcher killed before it commits", both, bothModes,
-			dispatcherKilledAt("before_accept_commit:2"), 0},
+			dispatcherKilledAt("before_accept_commit:2"), repeated},
 		{"R4", "dispatcher killed after it commits", both, bothModes,
-			dispatcherKilledAt("after_accept_commit:2"), 0},
+			dispatcherKilledAt("after_accept_commit:2"), repeated},
 		at("R5", "killed before it removes", "relay_before_remove:2", quick),
-		{"R6", "killed inside the removal of refused rows", both, bothModes, killedInRefuse, 0},
+		{"R6", "killed inside the removal of refused rows", both, bothModes, killedInRefuse, repeated},
 		at("R7", "killed after it removed", "relay_after_remove:2", 0),
-		{"R8", "SIGTERM under load", both, bothModes, terminated, pair},
-		{"R9", "stopped between accept and remove", both, bothModes, stoppedBeforeRemove, pair},
-		{"R10", "sequence numbers used again while it is stopped", both, bothModes, numbersUsedAgain, pair},
+		{"R8", "SIGTERM under load", both, bothModes, terminated, pair | repeated},
+		{"R9", "stopped between accept and remove", both, bothModes, stoppedBeforeRemove, pair | repeated},
+		{"R10", "sequence numbers used again while it is stopped", both, bothModes, numbersUsedAgain,
+			pair | repeated},
 
 		// Servers end, hang or refuse.
 		{"R11", "source down, and hanging", both, bothModes, sourceAway, real},
-		{"R12", "SQL of the dispatcher down", both, httpOnly, dispatcherAway, ownSQL},
+		{"R12", "SQL of the dispatcher down", both, bothModes, dispatcherAway, ownSQL},
+		// In process no API is between the relay and the dispatcher.
 		{"R13", "API refuses", both, httpOnly, apiRefuses, 0},
 		{"R25", "connection limit", both, httpOnly, connectionLimit, apart},
 		{"R25", "source read-only", both, httpOnly, readOnly, apart},

