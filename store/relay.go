@@ -22,13 +22,24 @@ const (
 var (
 	// ErrRelayHeld: another relay holds the lease of the source.
 	ErrRelayHeld = errors.New("another relay reads this source")
-	// ErrRelayOrigin: the source's name stands for another table.
+	// ErrRelayOrigin: the source's name stands for another table, or its table has another name: then the
+	// error is a *RelayNamedError.
 	ErrRelayOrigin = errors.New("this name stands for another table")
 	// ErrRelayActing: the source has an act that is not finished.
 	ErrRelayActing = errors.New("an act on this source is not finished")
 	// ErrTooManySources: the project has MaxRelaySources sources.
 	ErrTooManySources = fmt.Errorf("the project has %d relay sources, which is the limit", MaxRelaySources)
 )
+
+// A RelayNamedError is an ErrRelayOrigin: the table is read under the name Name. A second name would submit
+// its rows a second time, because the name is a part of their keys.
+type RelayNamedError struct{ Name string }
+
+// Error has the name.
+func (e *RelayNamedError) Error() string { return "the table is read under the name " + e.Name }
+
+// Unwrap returns ErrRelayOrigin.
+func (e *RelayNamedError) Unwrap() error { return ErrRelayOrigin }
 
 // A RelaySource is an outbox table of an application, and what its relay reported last. Times are Unix
 // milliseconds.

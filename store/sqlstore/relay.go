@@ -58,7 +58,7 @@ func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.Relay
 		case found && there.Held(now):
 			return there, store.ErrRelayHeld
 		case !found:
-			if err := t.addRelay(project, name, h.Origin, now); err != nil {
+			if err := t.addRelay(project, name, &h, now); err != nil {
 				return there, err
 			}
 		}
@@ -102,10 +102,18 @@ func (t *tx) renewRelay(project, name string, h *store.RelayHold,
 }
 
 // addRelay inserts a source that no relay holds. The lock of the project makes parallel calls follow each
-// other, so that two cannot use the last free place.
-func (t *tx) addRelay(project, name, origin string, now int64) error {
+// other, so that two can use neither the last free place nor one table.
+func (t *tx) addRelay(project, name string, h *store.RelayHold, now int64) error {
 	if err := t.lockProjectRow(project); err != nil {
 		return err
+	}
+	other, found, err := sqldb.Value[string](t, `SELECT name FROM relay_sources
+		WHERE project = $1 AND origin = $2 AND name <> $3 LIMIT 1`, project, h.Origin, name)
+	switch {
+	case err != nil:
+		return named("find the name of a table", err)
+	case found:
+		return &store.RelayNamedError{Name: other}
 	}
 	n, _, err := sqldb.Value[int](t, `SELECT COUNT(*) FROM relay_sources WHERE project = $1`, project)
 	if err != nil {
@@ -116,8 +124,12 @@ func (t *tx) addRelay(project, name, origin string, now int64) error {
 	}
 	_, err = t.Exec(`INSERT INTO relay_sources
 			(project, name, origin, holder, held_by, held_until, created_at)
-		VALUES ($1, $2, $3, '', '', 0, $4)`, project, name, origin, now)
-	return sqldb.Overtaken("insert relay source", err)
+		VALUES ($1, $2, $3, '', '', 0, $4)`, project, name, h.Origin, now)
+	if err != nil {
+		return sqldb.Overtaken("insert relay source", err)
+	}
+	return t.auditChange(project, "relay.create", relayObject(name), now, h.By,
+		auditDiff{after: fields{"origin": h.Origin}}, nil)
 }
 
 // RelaySources returns the sources of a project by name, without their refusals.

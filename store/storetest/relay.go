@@ -1,16 +1,21 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
 const relayOrigin = "db1:3306/pay/dispatcher_outbox"
 
-// hold renews the lease of a source.
+// hold renews the lease of a source, whose table is its own.
 func (f *fixture) hold(name string, h store.RelayHold) store.RelaySource {
 	h.Origin = relayOrigin
+	if name != "pay" {
+		h.Origin += "_" + name
+	}
 	return must(f.HoldRelay(f.ctx(), project, name, h, f.now))
 }
 
@@ -73,6 +78,35 @@ func testRelayCrowd(f *fixture) {
 	}
 }
 
+// testRelayNamesCrowd has many names for one table, at once: one of them gets it, and the others learn which.
+// Another project may read the table too. Forgetting the name frees the table.
+func testRelayNamesCrowd(f *fixture) {
+	const names = 8
+	holdAs := func(project, name string) error {
+		h := store.RelayHold{Holder: name, Origin: relayOrigin}
+		return errOf(f.HoldRelay(f.ctx(), project, name, h, f.now))
+	}
+	errs := crowd(f, names, func(i int) error { return holdAs(project, fmt.Sprint("pay-", i)) })
+	won := slices.Index(errs, nil)
+	f.require(won >= 0, "no name got the table: %v", errs)
+	name := fmt.Sprint("pay-", won)
+	for i, err := range errs {
+		if i == won {
+			continue
+		}
+		f.fails(store.ErrRelayOrigin, "a second name", err)
+		if other, ok := errors.AsType[*store.RelayNamedError](err); !ok || other.Name != name {
+			f.Errorf("pay-%d: %v, want the name %s", i, err, name)
+		}
+	}
+	same(f, "sources", 1, len(must(f.RelaySources(f.ctx(), project))))
+	f.ok(holdAs("other", "pay-x"))
+	f.ok(holdAs(project, name))
+	f.now += store.RelayLease
+	must(f.ForgetRelay(f.ctx(), project, name, f.now, store.Actor{}))
+	f.ok(holdAs(project, "pay-x"))
+}
+
 // testRelayMany fills a project with sources: calls at once do not exceed the limit, and those that are there
 // stay usable.
 func testRelayMany(f *fixture) {
@@ -81,7 +115,7 @@ func testRelayMany(f *fixture) {
 	}
 	added := 0
 	for _, err := range crowd(f, 8, func(i int) error {
-		h := store.RelayHold{Holder: "a", Origin: relayOrigin}
+		h := store.RelayHold{Holder: "a", Origin: fmt.Sprint(relayOrigin, i)}
 		return errOf(f.HoldRelay(f.ctx(), project, fmt.Sprint("new-", i), h, f.now))
 	}) {
 		if err == nil {

@@ -56,6 +56,7 @@ var tests = map[string]func(*fixture){
 	"Relay/Report":           testRelayReport,
 	"Relay/Crowd":            testRelayCrowd,
 	"Relay/ManyCrowd":        testRelayMany,
+	"Relay/NamesCrowd":       testRelayNamesCrowd,
 	"Supersede/Crowd":        testSupersedeCrowd,
 	"Strict/Crowd":           testStrictCrowd,
 	"Reconcile/CompareMany":  testCompareMany,

@@ -236,6 +236,9 @@ func From(err error) Problem {
 		if slices.Contains(verbatim, r.err) {
 			detail = err.Error()
 		}
+		if named, ok := errors.AsType[*store.RelayNamedError](err); ok {
+			detail = fmt.Sprintf("%v; stop that relay and run dispatcher relay forget %s", named, named.Name)
+		}
 		p := problem(r.status, r.code, detail)
 		p.RetryAfter = r.retryAfter
 		var later *laterError

@@ -26,6 +26,7 @@ func TestProblemOfEachError(t *testing.T) {
 		errs := []error{
 			&store.InvalidError{Fields: fields[:1]}, &store.InvalidError{Fields: fields},
 			fmt.Errorf("%w: %w", ErrBusy, context.DeadlineExceeded),
+			&store.RelayNamedError{Name: "pay"},
 			errors.New("pq: password of user bob is hunter2"),
 		}
 		for _, r := range rows() {
