@@ -14,6 +14,9 @@ const (
 	// dialTimeout bounds opening a connection, queryTimeout each call of a Conn.
 	dialTimeout  = 5 * time.Second
 	queryTimeout = 30 * time.Second
+	// fullTimeout bounds a Read from the beginning. While a snapshot is held in the database, dead rows stay:
+	// a server may have to pass millions of them to the first row.
+	fullTimeout = 10 * time.Minute
 	// lockTimeout bounds the wait for a lock of another session.
 	lockTimeout = 2 * time.Second
 )
@@ -37,6 +40,7 @@ type Source struct {
 	dialect Dialect
 	tables  tables
 	keep    bool
+	limits  limits
 
 	// address is HOST:PORT, with commas if there are several.
 	address, database string
@@ -44,10 +48,17 @@ type Source struct {
 	dial              func(context.Context) (session, error)
 }
 
+// limits bound calls of a Conn: a Read from the beginning, and each other call.
+type limits struct{ full, call time.Duration }
+
 // Open checks the options. It does not connect. Errors have no part of the DSN.
 func Open(o Options) (*Source, error) {
+	return open(o, limits{full: fullTimeout, call: queryTimeout})
+}
+
+func open(o Options, l limits) (*Source, error) {
 	scheme, _, isURL := strings.Cut(o.DSN, "://")
-	s := &Source{keep: o.Keep}
+	s := &Source{keep: o.Keep, limits: l}
 	var err error
 	switch {
 	case !isURL:

@@ -17,8 +17,9 @@ const (
 	maxProblem = 1000
 )
 
-// A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error
-// that wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock.
+// A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error that
+// wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock. Only a Read
+// of all rows may take 10 minutes.
 type Conn struct {
 	source *Source
 	db     session
@@ -53,10 +54,14 @@ func (c *Conn) Close() {
 
 // Read returns the rows with a higher sequence number in their order. A page may have fewer rows than limit,
 // because its contents are at most MaxPage bytes (one row may always be read). more reports whether the page
-// was full: then the next rows may exist.
+// was full: then the next rows may exist. After 0 or less, all rows are read.
 func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, more bool, err error) {
 	where := []any{" FROM ", c.t.outbox, c.d.byKey(), " WHERE seq > ", value{after}}
-	page, more, err := c.readPage(ctx, "read rows", limit, "NULL", where, "seq")
+	within := c.source.limits.call
+	if after <= 0 {
+		within = c.source.limits.full
+	}
+	page, more, err := c.readPage(ctx, limit, query{"read rows", within, "NULL", where, "seq"})
 	rows = make([]Row, len(page))
 	for i := range page {
 		rows[i] = page[i].Row
@@ -64,14 +69,21 @@ func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, mo
 	return rows, more, err
 }
 
-// readPage reads rows of one of the three tables, in the order of its key.
-func (c *Conn) readPage(ctx context.Context, op string, limit int, at string, where []any, order string,
-) (rows []KeptRow, more bool, err error) {
+// A query reads a page of one of the three tables, in the order of its key. at is when the row was removed.
+type query struct {
+	op     string
+	within time.Duration
+	at     string
+	where  []any
+	order  string
+}
+
+func (c *Conn) readPage(ctx context.Context, limit int, q query) (rows []KeptRow, more bool, err error) {
 	limit = min(limit, c.page, maxRows)
 	held, full := 0, false
-	s := c.d.compose("SELECT ", c.d.contents(), ", ", at, where, " ORDER BY ", order, " LIMIT ",
+	s := c.d.compose("SELECT ", c.d.contents(), ", ", q.at, q.where, " ORDER BY ", q.order, " LIMIT ",
 		value{int64(limit)})
-	err = c.do(ctx, op, func(ctx context.Context) error {
+	err = c.within(ctx, q.within, q.op, func(ctx context.Context) error {
 		return c.db.read(ctx, s, func(v columns) {
 			size := 0
 			for _, column := range v.values {
@@ -212,7 +224,12 @@ func chunks[T any](ctx context.Context, c *Conn, op string, all []T, statements 
 
 // do bounds the time of a call and adds the operation to its error.
 func (c *Conn) do(ctx context.Context, op string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	return c.within(ctx, c.source.limits.call, op, f)
+}
+
+func (c *Conn) within(ctx context.Context, limit time.Duration, op string, f func(context.Context) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		return &opError{op, c.db.kind(err), err}

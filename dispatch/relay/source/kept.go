@@ -15,8 +15,8 @@ const keptOrder = "done_at, seq, id"
 // since, a time of this machine's clock; the clock of the database may differ. Later pages begin after the
 // last row of the page before. A page may have fewer rows than limit, as with Read; the last page is empty.
 func (c *Conn) ReadKept(ctx context.Context, since time.Time, after Kept, limit int) ([]KeptRow, error) {
-	rows, _, err := c.readPage(ctx, "read kept rows", limit, c.d.micros("done_at"),
-		c.keptSince(since, after), keptOrder)
+	rows, _, err := c.readPage(ctx, limit, query{"read kept rows", c.source.limits.call,
+		c.d.micros("done_at"), c.keptSince(since, after), keptOrder})
 	return rows, err
 }
 

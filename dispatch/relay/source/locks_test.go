@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -143,4 +144,52 @@ func (w *world) scanned() int {
 	}
 	return w.count("SELECT COALESCE(SUM(ROWS_READ), 0) FROM information_schema.TABLE_STATISTICS WHERE " +
 		"TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dispatcher_outbox'")
+}
+
+// TestLongScan checks that a Read from the beginning may take longer than other calls.
+func TestLongScan(t *testing.T) {
+	directly(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		const call = 300 * time.Millisecond
+		connect := func() *source.Conn {
+			o, err := source.OpenWithin(source.Options{DSN: w.url}, time.Minute, call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := o.Connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return c
+		}
+		w.insert("a")
+		full, tails := connect(), []*source.Conn{connect(), connect()}
+		tx := w.begin()
+		w.in(tx, w.sql("LOCK TABLE dispatcher_outbox IN ACCESS EXCLUSIVE MODE",
+			"LOCK TABLES dispatcher_outbox WRITE"))
+		type result struct {
+			rows []source.Row
+			took time.Duration
+			err  error
+		}
+		read := make(chan result)
+		go func() {
+			start := time.Now()
+			rows, _, err := full.Read(context.Background(), math.MinInt64, 9)
+			read <- result{rows, time.Since(start), err}
+		}()
+		for _, tail := range tails { // one after the other: the read from the beginning takes longer than one
+			if _, _, err := tail.Read(t.Context(), 1, 9); !errors.Is(err, source.ErrBroken) {
+				t.Errorf("a read of a locked table: %v, want ErrBroken", err)
+			}
+		}
+		w.in(tx, w.sql("SELECT 1", "UNLOCK TABLES"))
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if r := <-read; r.err != nil || len(r.rows) != 1 || r.took < call {
+			t.Errorf("a read from the beginning: %d rows after %v, %v", len(r.rows), r.took, r.err)
+		}
+	})
 }

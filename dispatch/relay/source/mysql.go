@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,7 +48,8 @@ func (s *Source) openMySQL(o Options) error {
 	// One message a statement. The driver refuses to do this in the encodings where it is not safe.
 	c.InterpolateParams = true
 	c.ClientFoundRows = true
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, queryTimeout, queryTimeout
+	// Contexts bound the calls. One that ends closes the connection.
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, s.limits.full, queryTimeout
 	c.Logger = &mysql.NopLogger{}
 	if err := c.Apply(mysql.Charset("utf8mb4", "")); err != nil {
 		return err
@@ -164,31 +166,34 @@ func mysqlNumber(b []byte) int64 {
 
 func (m *mysqlSession) change(ctx context.Context, statements ...statement) (int, error) {
 	if len(statements) == 1 {
-		return execMySQL(ctx, m.conn, statements[0])
+		return m.exec(ctx, statements[0])
 	}
-	tx, err := m.conn.BeginTx(ctx, nil)
-	if err != nil {
+	// No context would bound the Commit of a sql.Tx.
+	if _, err := m.conn.ExecContext(ctx, "START TRANSACTION"); err != nil {
 		return 0, err
 	}
 	n := 0
-	for _, s := range statements {
-		changed, err := execMySQL(ctx, tx, s)
+	for _, s := range append(slices.Clip(statements), statement{sql: "COMMIT"}) {
+		changed, err := m.exec(ctx, s)
 		n += changed
 		if err != nil {
-			_ = tx.Rollback() // if it fails, so does the connection, and the server rolls back
+			m.rollBack(ctx)
 			return 0, err
 		}
-	}
-	if err := tx.Commit(); err != nil {
-		return 0, err
 	}
 	return n, nil
 }
 
-func execMySQL(ctx context.Context, db interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, s statement) (int, error) {
-	result, err := db.ExecContext(ctx, s.sql, s.args...)
+// rollBack ends the transaction of a change that failed, perhaps because its context ended.
+func (m *mysqlSession) rollBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	// If it fails, so does the connection, and the server rolls back.
+	_, _ = m.conn.ExecContext(ctx, "ROLLBACK")
+}
+
+func (m *mysqlSession) exec(ctx context.Context, s statement) (int, error) {
+	result, err := m.conn.ExecContext(ctx, s.sql, s.args...)
 	if err != nil {
 		return 0, err
 	}

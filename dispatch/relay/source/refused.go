@@ -105,7 +105,8 @@ func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) 
 		where = append(where, " AND id >= ", value{after.ID}, " AND (id > ", value{after.ID}, " OR seq > ",
 			value{after.Seq}, ")")
 	}
-	page, _, err := c.readPage(ctx, "read refused rows", limit, "NULL", where, "id, seq")
+	page, _, err := c.readPage(ctx, limit,
+		query{"read refused rows", c.source.limits.call, "NULL", where, "id, seq"})
 	rows := make([]Row, len(page))
 	for i := range page {
 		rows[i] = page[i].Row
