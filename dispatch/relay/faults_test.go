@@ -146,6 +146,29 @@ func TestWithoutRemovalNoPageIsRead(t *testing.T) {
 	})
 }
 
+// TestDemotedServerIsLeft has a server that becomes a replica: it can be read, and has no new rows.
+func TestDemotedServerIsLeft(t *testing.T) {
+	inWorld(t, func(w *world) {
+		demoted := false
+		w.tb.call = func(op string, after bool) error {
+			if demoted && op == "check" {
+				return fmt.Errorf("read-only: %w", source.ErrBroken)
+			}
+			return nil
+		}
+		w.start("a")
+		w.pass(5 * time.Minute)
+		if w.tb.connects != 1 {
+			t.Errorf("%d connections", w.tb.connects)
+		}
+		demoted = true
+		w.pass(62 * time.Second)
+		if w.tb.connects != 2 {
+			t.Errorf("%d connections", w.tb.connects)
+		}
+	})
+}
+
 // TestBrokenConnectionIsLeft checks that a change is not tried again on a connection that has ended.
 func TestBrokenConnectionIsLeft(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -38,6 +38,8 @@ type Conn interface {
 	CountKept(ctx context.Context, since time.Time, limit int) (int, error)
 	// PruneKept deletes at most limit rows that were removed longer ago than keep.
 	PruneKept(ctx context.Context, keep time.Duration, limit int) (int, error)
+	// Writable fails with source.ErrBroken if the server has become a replica, for example.
+	Writable(ctx context.Context) error
 	Close()
 }
 

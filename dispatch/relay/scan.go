@@ -55,7 +55,9 @@ type session struct {
 }
 
 func newSession(r *reader, conn Conn, page context.Context) *session {
-	return &session{reader: r, conn: conn, page: page, parked: make(parked)}
+	s := &session{reader: r, conn: conn, page: page, parked: make(parked)}
+	s.upkeep.checkAt = time.Now().Add(upkeepEvery) // Connect has checked it
+	return s
 }
 
 // turn scans, keeps up and carries out a slice of an act, if due. It returns the pause before the next turn.

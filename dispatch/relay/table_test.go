@@ -305,6 +305,10 @@ func (c *tableConn) CountKept(ctx context.Context, since time.Time, limit int) (
 	return min(max(len(rows), c.tb.many), limit), err
 }
 
+func (c *tableConn) Writable(ctx context.Context) error {
+	return c.do(ctx, "check", func() error { return nil })
+}
+
 func (c *tableConn) PruneKept(ctx context.Context, keep time.Duration, limit int) (n int, err error) {
 	err = c.do(ctx, "prune", func() error {
 		before := len(c.tb.kept)

@@ -22,13 +22,23 @@ type upkeep struct {
 	// The refused rows are read again at refusalsAt, or if they changed, at soonest.
 	refusalsAt, soonest time.Time
 	pruneAt             time.Time
+	// checkAt is when the server is checked again.
+	checkAt time.Time
 	// problem is why upkeep failed last. It does not keep the relay from handing rows over.
 	problem string
 }
 
-// keepUp reads the refused rows and deletes old kept rows, if due. Its error is that of a broken connection.
+// keepUp checks the server, reads the refused rows and deletes old kept rows, if due. Its error is that of a
+// broken connection.
 func (s *session) keepUp() error {
 	u, now := &s.upkeep, time.Now()
+	if !now.Before(u.checkAt) {
+		u.checkAt = now.Add(upkeepEvery)
+		if err := s.conn.Writable(s.page); err != nil {
+			s.upkeepFailed(err)
+			return broken(err)
+		}
+	}
 	if !now.Before(u.refusalsAt) || u.changed && !now.Before(u.soonest) {
 		u.refusalsAt, u.soonest = now.Add(upkeepEvery), now.Add(renewEvery)
 		u.changed, u.problem = false, ""
