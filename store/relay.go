@@ -15,6 +15,8 @@ const (
 	MaxRelaySources = 1000
 	// MaxRelayRefusals is the most refused rows that a report names.
 	MaxRelayRefusals = 100
+	// MaxRelayLag bounds the reported lag, in milliseconds: 400 days.
+	MaxRelayLag = 400 * 24 * 3600 * 1000
 	// RelayCountLimit bounds the counts of rows in a report.
 	RelayCountLimit = 10_001
 )
@@ -66,14 +68,14 @@ func (s *RelaySource) Held(now int64) bool {
 	return s.Holder != "" && s.HeldUntil > now && s.HeldUntil <= now+MaxRelayLease
 }
 
-// LagMs returns the reported lag at now, in milliseconds. While no relay holds the source, it grows by the
-// time since the report.
+// LagMs returns the reported lag at now, in milliseconds, at most MaxRelayLag. While no relay holds the
+// source, it grows by the time since the report.
 func (s *RelaySource) LagMs(now int64) int64 {
 	lag := s.Report.LagMs
 	if s.ReportedAt > 0 && !s.Held(now) {
 		lag += max(now-s.ReportedAt, 0)
 	}
-	return lag
+	return min(lag, MaxRelayLag)
 }
 
 // A RelayReport is the state of a source as its relay sees it.

@@ -89,7 +89,7 @@ func checkProgress(p *store.RelayAct, f *accept.Findings) {
 
 // cleanReport returns a report within its bounds.
 func cleanReport(r store.RelayReport) store.RelayReport {
-	r.LagMs = max(r.LagMs, 0)
+	r.LagMs = min(max(r.LagMs, 0), store.MaxRelayLag)
 	r.Waiting = min(max(r.Waiting, 0), store.RelayCountLimit)
 	r.RefusedRows = min(max(r.RefusedRows, 0), store.RelayCountLimit)
 	if !(r.RowsPerSecond >= 0 && r.RowsPerSecond < 1e9) { // also NaN

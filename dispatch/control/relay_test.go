@@ -29,7 +29,12 @@ func TestReportIsBounded(t *testing.T) {
 		if len(got.Refusals) != store.MaxRelayRefusals || len(rows) != 150 || rows[0].ID != hostile {
 			t.Errorf("%d refusals are stored", len(got.Refusals))
 		}
-		if got.LagMs < 0 || got.Waiting < 0 || got.Waiting > store.RelayCountLimit || got.RefusedRows < 0 ||
+		unheld := store.RelaySource{ReportedAt: 1, Report: got}
+		if lag := unheld.LagMs(1e6); lag < 0 || lag > store.MaxRelayLag {
+			t.Errorf("a reported lag of %d is later %d", n, lag)
+		}
+		if got.LagMs < 0 || got.LagMs > store.MaxRelayLag || got.Waiting < 0 ||
+			got.Waiting > store.RelayCountLimit || got.RefusedRows < 0 ||
 			got.RefusedRows > store.RelayCountLimit || got.RowsPerSecond != 0 {
 			t.Errorf("counts: %+v", got)
 		}

@@ -256,7 +256,7 @@ func (r *rowSubmitter) decode(row *relayRow) (d decodedRow, err error) {
 	if len(row.Request) == 0 {
 		f.Add("request", "is required")
 	}
-	age := time.Duration(row.AgeMs) * time.Millisecond
+	age := time.Duration(max(row.AgeMs, 0)) * time.Millisecond // a negative one would delay the row
 	switch {
 	case len(f) > 0:
 		return d, f.Err()
@@ -278,7 +278,7 @@ func (r *rowSubmitter) decode(row *relayRow) (d decodedRow, err error) {
 		sub.Body, sub.BodyField = *row.Body, "body_base64"
 	}
 	if sub.Delay != nil && *sub.Delay >= 0 && *sub.Delay <= accept.MaxDelay { // it counts from the insert
-		*sub.Delay = min(max(*sub.Delay-age, 0), accept.MaxDelay)
+		*sub.Delay = max(*sub.Delay-age, 0)
 	}
 	sub.CreatedBy = r.creator
 	sub.IdempotencyKey, sub.Route = r.source+"/"+row.ID, route

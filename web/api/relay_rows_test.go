@@ -81,6 +81,23 @@ func TestRowPanicsAlone(t *testing.T) {
 	}
 }
 
+// TestRowAheadIsNotDelayed decodes rows of one request with several ages: the delay counts from the insert,
+// and a time of insert in the future does not make it longer.
+func TestRowAheadIsNotDelayed(t *testing.T) {
+	t.Parallel()
+	r := rowSubmitter{source: "pay"}
+	for age, want := range map[time.Duration]time.Duration{
+		0: time.Hour, 20 * time.Minute: 40 * time.Minute, 2 * time.Hour: 0, -time.Minute: time.Hour,
+		-24 * time.Hour: time.Hour,
+	} {
+		d, err := r.decode(&relayRow{RelayRow: client.RelayRow{ID: "a", AgeMs: age.Milliseconds(),
+			Request: json.RawMessage(`{"delay":"1h"}`)}})
+		if err != nil || d.Delay == nil || *d.Delay != want {
+			t.Errorf("age %s: delay %v, %v; want %s", age, d.Delay, err, want)
+		}
+	}
+}
+
 // TestSinkSurvivesAPanic checks that a panic of the engine does not end the process of a relay.
 func TestSinkSurvivesAPanic(t *testing.T) {
 	t.Parallel()
