@@ -252,7 +252,7 @@ func TestCostsBesideABacklog(t *testing.T) {
 	})
 	t.Run("large", func(t *testing.T) {
 		onBoth(t, "beside large rows", func(tr *trial) {
-			tr.besideBacklog(func(o *outbox) backlog { return o.largestRows(sized(100, 150, 150)) })
+			tr.besideBacklog(func(o *outbox) backlog { return o.largestRows(sized(100, 400, 400)) })
 		})
 	})
 }
