@@ -22,6 +22,8 @@ type Draft struct {
 	// Poll has the details of a callback of kind poll. It is nil for kind notify. If the project has an open
 	// poll of the same ref and URL, the draft is answered with that poll, as Replayed.
 	Poll *PollDetail
+	// OwnPoll refuses the draft of a poll with ErrPollLive if it would be answered with another open poll.
+	OwnPoll bool
 }
 
 // A Retention has the times before which the purge removes rows, in Unix milliseconds.

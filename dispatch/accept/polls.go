@@ -34,6 +34,8 @@ type PollSubmission struct {
 	// OnResult is the callback that delivers the result, without a body; nil: none. Its Invalid names fields
 	// relative to it.
 	OnResult *Submission
+	// Own refuses the poll with store.ErrPollLive if another open poll has the same reference and URL.
+	Own bool
 }
 
 // AcceptPoll commits a poll. If an open poll has the same reference and URL, it returns that one as a replay.
@@ -108,7 +110,7 @@ func (ac *Accepter) pollDraft(v *acceptView, project string, s *PollSubmission,
 	if len(f) > 0 {
 		return store.Draft{}, f.Err()
 	}
-	d.Callback.Kind, d.Poll = store.Poll, detail
+	d.Callback.Kind, d.Poll, d.OwnPoll = store.Poll, detail, s.Own
 	d.Callback.Success = store.Success{Rule: rule}
 	return d, nil
 }

@@ -160,7 +160,13 @@ const openPolls = `SELECT live, id FROM polls WHERE live <> '' AND live IN (SELE
 
 // moveKeyToOpenPoll makes the open poll that answered a draft the owner of the draft's idempotency key.
 func (t *tx) moveKeyToOpenPoll(e *acceptEntry) error {
-	if !e.out.Replayed || e.draft.Idempotency == nil {
+	if !e.out.Replayed {
+		return nil
+	}
+	if e.draft.OwnPoll {
+		return t.refusePoll(e)
+	}
+	if e.draft.Idempotency == nil {
 		return nil
 	}
 	k := keyOf(e.draft)
@@ -168,6 +174,20 @@ func (t *tx) moveKeyToOpenPoll(e *acceptEntry) error {
 		WHERE project = $2 AND route = $3 AND key = $4 AND callback_id = $5`,
 		e.out.Callback.ID, k.Project, k.Route, k.Key, e.draft.Callback.ID)
 	return named("give the idempotency key to the open poll", err)
+}
+
+// refusePoll refuses a draft that must not be answered with another poll. Its idempotency key is free again.
+func (t *tx) refusePoll(e *acceptEntry) error {
+	e.original = nil
+	e.Fail(store.ErrPollLive)
+	if e.draft.Idempotency == nil {
+		return nil
+	}
+	k := keyOf(e.draft)
+	_, err := t.Exec(`DELETE FROM idempotency
+		WHERE project = $1 AND route = $2 AND key = $3 AND callback_id = $4`,
+		k.Project, k.Route, k.Key, e.draft.Callback.ID)
+	return named("free the idempotency key", err)
 }
 
 // updateLive makes a poll that was reopened, or whose address changed, the open one of its key. It returns

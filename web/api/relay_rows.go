@@ -310,6 +310,7 @@ func (d *decodedRow) decodeKind(row *relayRow) (route string, err error) {
 			return "", invalid("body_base64", "is not allowed for a poll: the body belongs in the request")
 		}
 		d.PollSubmission, err = decodePollWithout(row.Request, refused)
+		d.Own = true // with another poll's answer the row would be gone, and its result never come
 		return pollRoute, err
 	}
 	return "", httperr.ErrUnknownKind

@@ -169,6 +169,33 @@ func TestRelayHolderIsNoSecret(t *testing.T) {
 	}
 }
 
+// TestPollRowIsNoOtherPoll checks that a row for an open poll which is not its own is refused, also when it
+// is submitted again, until that poll has ended. Its own poll stays a replay.
+func TestPollRowIsNoOtherPoll(t *testing.T) {
+	t.Parallel()
+	f, ways := relayed(t)
+	const poll = `{"ref":"r","delay":"1h","request":{"url":"https://bank.example/"},` +
+		`"until":{"success":[{"status":[200]}]}}`
+	other := f.call(t, 202, "POST", "/v1/polls", poll)["id"].(string)
+	submit := func(way string, want int) {
+		t.Helper()
+		reply, err := ways[way]("pay", client.RelayBatch{Rows: []client.RelayRow{
+			{ID: "p", Kind: "poll", Request: json.RawMessage(poll)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := reply.Results[0]
+		if r.Status != want || want == 409 && (r.Problem == nil || r.Problem.Code != "poll_live") {
+			t.Errorf("%s: %d %+v, want %d", way, r.Status, r.Problem, want)
+		}
+	}
+	submit("http", 409)
+	submit("in process", 409)
+	f.call(t, 200, "POST", "/v1/callbacks/"+other+"/cancel", `{}`)
+	submit("http", 202)
+	submit("in process", 200)
+}
+
 // TestRelayOfAnotherProject checks that a key sees and changes only the sources of its project, also those
 // with a name that another project has.
 func TestRelayOfAnotherProject(t *testing.T) {
