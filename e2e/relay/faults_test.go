@@ -43,8 +43,8 @@ func runFaults(t *testing.T, chosen func(*fault, mode) bool) {
 				if !chosen(&f, m) {
 					continue
 				}
-				for range f.runs() {
-					runFault(t, &f, on, m)
+				for nth := range f.runs() {
+					runFault(t, &f, on, m, nth+1)
 				}
 			}
 		}

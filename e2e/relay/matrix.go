@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -125,8 +126,8 @@ func matrix() []fault {
 }
 
 // runFault runs a fault. A trial without a verdict counts as failed in the table.
-func runFault(t *testing.T, f *fault, on *database, m mode) {
-	name := strings.ReplaceAll(f.id+"/"+f.title+"/"+on.name+"/"+string(m), " ", "_")
+func runFault(t *testing.T, f *fault, on *database, m mode, nth int) {
+	name := strings.ReplaceAll(fmt.Sprint(f.id, "/", f.title, "/", on.name, "/", m, "/", nth), " ", "_")
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		harness.Check(t, places.Acquire(t.Context(), 1))
