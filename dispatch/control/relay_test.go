@@ -14,7 +14,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/store"
 )
 
-// TestReportIsBounded: whatever a relay reports, what is stored is small, valid UTF-8 and one line.
+// TestReportIsBounded checks that the texts of every stored report are short, valid UTF-8 and one line.
 func TestReportIsBounded(t *testing.T) {
 	t.Parallel()
 	hostile := strings.Repeat("订\x00\n\xff\u202e", 5000)
