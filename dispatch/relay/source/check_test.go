@@ -120,16 +120,21 @@ func notDurable(findings []source.Finding) (left []source.Finding) {
 	return left
 }
 
+// ownMariaDB starts a server of this test alone, with arguments of mariadbd.
+func ownMariaDB(t *testing.T, args ...string) server {
+	m := testserver.NewMariaDB(t, args...)
+	return server{"own", source.MySQL, func(t *testing.T) (string, string) {
+		url := m.Database(t)
+		return url, url
+	}, true}
+}
+
 // TestServerSettings checks what is the same for all databases of a server.
 func TestServerSettings(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
-	m := testserver.NewMariaDB(t, "--log-bin", "--binlog-format=STATEMENT",
-		"--transaction-isolation=READ-UNCOMMITTED")
-	w := newWorld(t, server{"own", source.MySQL, func(t *testing.T) (string, string) {
-		url := m.Database(t)
-		return url, url
-	}, true})
+	w := newWorld(t, ownMariaDB(t, "--log-bin", "--binlog-format=STATEMENT",
+		"--transaction-isolation=READ-UNCOMMITTED"))
 	w.app.SetMaxIdleConns(0) // a session keeps the settings of its start
 	s := w.open(source.Options{Keep: true})
 	mustFind(t, s, fault{level: source.LevelError, text: "binlog_format is STATEMENT", cure: "'ROW'"})

@@ -6,19 +6,14 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // TestGlobals checks that settings for all sessions of a server change nothing for a source.
 func TestGlobals(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
-	m := testserver.NewMariaDB(t, "--sql-safe-updates=1", "--div-precision-increment=0",
-		"--completion-type=CHAIN")
-	w := newWorld(t, server{"own", source.MySQL, func(t *testing.T) (string, string) {
-		url := m.Database(t)
-		return url, url
-	}, true})
+	w := newWorld(t, ownMariaDB(t, "--sql-safe-updates=1", "--div-precision-increment=0",
+		"--completion-type=CHAIN"))
 	if n := w.count("SELECT @@sql_safe_updates = 1 AND @@div_precision_increment = 0 AND " +
 		"@@completion_type = 'CHAIN'"); n != 1 {
 		t.Fatal("the server does not have the settings")
