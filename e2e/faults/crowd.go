@@ -9,6 +9,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // The breaker's numbers, from docs/guide/sending.md.
@@ -40,7 +41,7 @@ type member struct {
 // down each gets only a probe every 15 seconds. After that each first gets one probe, and more only as it
 // responds. All together never exceed the slots.
 func crowdFails(tr *trial) {
-	n := sized(200, 2_000, 10_000)
+	n := testserver.Sized(200, 2_000, 10_000)
 	limit := 2*time.Minute + time.Duration(n)*60*time.Millisecond
 	tr.Receiver.Answer(harness.Always(harness.Reply{Cut: true, After: 5 * time.Millisecond}))
 	tr.Receiver.Server.SetKeepAlivesEnabled(false) // ten thousand idle connections would cost too much

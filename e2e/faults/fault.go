@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
-	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A line of the table is one fault: the sums over its trials, and the longest times.
@@ -155,17 +154,6 @@ type trial struct {
 // newTrial creates a trial without a backend.
 func newTrial(t *testing.T, name string) *trial {
 	return &trial{Trial: harness.NewTrial(t, name)}
-}
-
-// sized returns the value for the size of the run: see package testserver.
-func sized[T any](small, full, long T) T {
-	switch {
-	case testserver.Long():
-		return long
-	case testserver.Full():
-		return full
-	}
-	return small
 }
 
 // trialsAtOnce bounds the tests and trials that run at the same time. They mostly wait.

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A pause takes effect within a second, whichever process gets the request and whichever sends. After a
@@ -62,7 +63,7 @@ func TestANewCallbackAfterAnOutage(t *testing.T) {
 
 func newCallbackAfterAnOutage(tr *trial) {
 	tr.behindProxy()
-	open := sized(50_000, 200_000, 1_000_000)
+	open := testserver.Sized(50_000, 200_000, 1_000_000)
 	tr.seeded(open, 0)
 	tr.Serve()
 	tr.awaitFilled(open, 3*time.Minute)
@@ -112,7 +113,7 @@ func runASchedule(tr *trial) {
 		"callback": harness.Submission{"url": tr.Receiver.URL + "/plain/tick", "ref": ref,
 			"topic":   "tick.totals",
 			"payload": harness.Payload(ref), "policy": harness.Tiers("1s", "200ms", "1s", "1s")}}, &s)
-	want := sized(20, 30, 90) // seconds; the API returns the last hundred runs
+	want := testserver.Sized(20, 30, 90) // seconds; the API returns the last hundred runs
 	var runs []client.ScheduleRun
 	awaitRuns := func(n int) {
 		tr.AtLeast(3*time.Minute, "the schedule runs", n, func() (have int) {
@@ -189,7 +190,7 @@ const (
 // is attempted exactly once more. Other traffic is as quick as before.
 func TestARedriveIsKilledHalfWay(t *testing.T) {
 	runOn(t, "redrive killed half-way", heavy|unlimited|quick, harness.BothEnds, func(tr *trial) {
-		r := &redriveTrial{trial: tr, n: sized(3_000, 10_000, 50_000)}
+		r := &redriveTrial{trial: tr, n: testserver.Sized(3_000, 10_000, 50_000)}
 		r.dead = "http://" + r.Receiver.Listen(t, "127.0.0.2:0")
 		r.run()
 	})
@@ -276,7 +277,8 @@ func (l *redriveTrial) run() {
 // calm measures the lateness of other traffic without a redrive.
 func (l *redriveTrial) calm(name string) judge.Quantiles {
 	l.Helper()
-	return judge.QuantilesOf(l.steadyLateness(name, sized(4*time.Second, 8*time.Second, 20*time.Second)))
+	span := testserver.Sized(4*time.Second, 8*time.Second, 20*time.Second)
+	return judge.QuantilesOf(l.steadyLateness(name, span))
 }
 
 // die accepts the callbacks, waits until the only attempt of each has failed, and lets the receiver respond

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // With a horizon, Redis has the callbacks that are due within it, and only SQL has the rest.
@@ -64,7 +65,7 @@ func TestHorizonBoundsWhatRedisHolds(t *testing.T) {
 }
 
 func greatBacklog(tr *trial) {
-	many := sized(20_000, 100_000, 200_000)
+	many := testserver.Sized(20_000, 100_000, 200_000)
 	p := tr.Serve("--horizon", "10m")
 	tr.AcceptMany(1000, tr.Numbered("first"))
 	tr.Settle(time.Minute)

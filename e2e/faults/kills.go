@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // slowly20 is harness.Usual, with each response after 20 ms.
@@ -194,12 +195,12 @@ const (
 // randomKills combines the faults: three dispatchers under load, one is killed every 3 to 10 seconds, and
 // Redis is emptied now and then.
 func randomKills(tr *trial) {
-	span := sized(25*time.Second, 45*time.Second, 5*time.Minute)
+	span := testserver.Sized(25*time.Second, 45*time.Second, 5*time.Minute)
 	for range 3 {
 		tr.Serve()
 	}
 	tr.idle()
-	rate := sized(150, 300, 500)
+	rate := testserver.Sized(150, 300, 500)
 	// The load has many merchants, because attempts of a dead process count against their lanes until its
 	// leases expire. Five callbacks share an order.
 	ld := tr.Load(rate, func(i int) harness.Submission { return ofMerchants(tr.Mixed(i), i, 60, 40) })

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // everywhere opens another address of the receiver, which every host of 127.0.0.0/8 reaches, and returns its
@@ -270,7 +271,7 @@ func flooded(tr *trial) {
 	before, err := p.ResidentMemory()
 	tr.Check(err)
 	kinds := []string{"huge", "endless", "head", "plain"}
-	n := sized(160, 2000, 2000)
+	n := testserver.Sized(160, 2000, 2000)
 	tr.AcceptEach(n, func(i int) harness.Submission {
 		s := tr.Numbered(kinds[i%4])(i)
 		s["policy"] = harness.Tiers("5s", "500ms")

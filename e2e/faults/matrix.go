@@ -112,7 +112,8 @@ func matrix() []fault {
 		{"F24", "redis down for long under load", onlyPostgresRedis, away{
 			strike: func(tr *trial) { tr.Backend.Server.Kill() },
 			heal:   func(tr *trial) { tr.Backend.Server.Start() },
-			lasts:  sized(10*time.Second, 20*time.Second, time.Minute), rate: 200, acceptLimit: time.Second,
+			lasts:  testserver.Sized(10*time.Second, 20*time.Second, time.Minute),
+			rate:   200, acceptLimit: time.Second,
 		}.run, heavy},
 		{"F25", "replies of redis dropped", bothWithRedis, repliesDropped, 0},
 		{"F26", "redis busy with a script", onlySQLiteRedis, busy().run, 0},

@@ -122,7 +122,7 @@ func pollKills() (kills []pollKill) {
 		kills = append(kills, pollKill{failpoint, 1})
 	}
 	for _, failpoint := range slices.Concat(askSteps, askedSteps) {
-		for request := sized(5, 1, 1); request <= 6; request++ {
+		for request := testserver.Sized(5, 1, 1); request <= 6; request++ {
 			kills = append(kills, pollKill{failpoint, request})
 		}
 	}
@@ -260,7 +260,7 @@ const costLimit = 1.25
 // Open polls take as much memory after a restart as open callbacks.
 func TestOpenPollsCostNoMoreThanScheduledCallbacks(t *testing.T) {
 	mostlyWaits(t)
-	n := sized(10_000, 30_000, 100_000)
+	n := testserver.Sized(10_000, 30_000, 100_000)
 	empty := heapOfOpen(t, 0, nil)
 	each := func(shape func(*trial, int) harness.Submission) float64 {
 		return float64(heapOfOpen(t, n, shape)-empty) / float64(n)

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // raceTier is the wait after a failed first attempt. The call may meet the second attempt.
@@ -421,7 +422,8 @@ func TestRacesAgainstTheClaim(t *testing.T) {
 		}
 		return harness.Reply{After: 4 * time.Millisecond}
 	}, func(a *arena) {
-		a.run([]*contestKind{&cancelKind, &supersedeKind, &editKind, &moveKind}, sized(500, 10_000, 10_000))
+		kinds := []*contestKind{&cancelKind, &supersedeKind, &editKind, &moveKind}
+		a.run(kinds, testserver.Sized(500, 10_000, 10_000))
 		a.Verdict(judge.Bounds{
 			SharedRefs: true,                              // versions of one order
 			Expect:     func(string) string { return "" }, // each race knows its expected end
@@ -438,5 +440,5 @@ func TestRacesOfResolveAgainstTheLastAnswer(t *testing.T) {
 			return harness.Reply{Body: processing, After: 4 * time.Millisecond}
 		}
 		return harness.Reply{Body: succeeded, After: 4 * time.Millisecond}
-	}, func(a *arena) { a.run([]*contestKind{&resolveKind}, sized(200, 4_000, 10_000)) })
+	}, func(a *arena) { a.run([]*contestKind{&resolveKind}, testserver.Sized(200, 4_000, 10_000)) })
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A saturation keeps a dispatcher as busy as possible: callers submit batches while fewer than a few thousand
@@ -103,7 +104,7 @@ func (s *saturation) fellDue(span, retention time.Duration) (delivered, removed 
 func TestRetentionKeepsUpWithSaturation(t *testing.T) {
 	// The test runs alone, because it measures. Retention runs every few seconds, so the backlog at the end
 	// may be some seconds larger than at the start. In two minutes that is less than the allowed 5 %.
-	span := sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
+	span := testserver.Sized(2*time.Minute, 2*time.Minute, 5*time.Minute)
 	harness.OnEach(t, harness.BothEnds, func(tr *harness.Trial) {
 		const retention = 5 * time.Second
 		s := saturate(tr, "retention removes callbacks",

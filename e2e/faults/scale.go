@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // Goals for a million open callbacks, on two cores shared with the databases and the receivers.
@@ -39,7 +40,7 @@ func (tr *trial) seeded(open, overdue int) {
 // scaleSeed seeds the callbacks of these trials.
 func (tr *trial) scaleSeed() (open, overdue int) {
 	tr.Helper()
-	open = sized(50_000, 100_000, 1_000_000)
+	open = testserver.Sized(50_000, 100_000, 1_000_000)
 	tr.seeded(open, open/50)
 	return open, open / 50
 }
@@ -265,7 +266,7 @@ func (tr *trial) blackHoleOpens() (calm judge.Quantiles, shape func(ref string) 
 // request and does not respond. At the end it responds.
 func blackHole(tr *trial) {
 	calm, shape := tr.blackHoleOpens()
-	pending := sized(10_000, 20_000, 100_000)
+	pending := testserver.Sized(10_000, 20_000, 100_000)
 	tr.AcceptMany(pending, func(i int) harness.Submission {
 		c := shape(fmt.Sprint("hole-", i))
 		delete(c, "idempotency_key")
@@ -285,7 +286,7 @@ func blackHole(tr *trial) {
 // blackHoleWithManyDue is blackHole with many callbacks that are due when the process starts and stay open.
 func blackHoleWithManyDue(tr *trial) {
 	calm, shape := tr.blackHoleOpens()
-	pending := sized(50_000, 100_000, 1_000_000)
+	pending := testserver.Sized(50_000, 100_000, 1_000_000)
 	tr.Seed(tr.AnyProcess(), harness.Seeding{N: pending, Overdue: pending, Lanes: 1,
 		Shape: func(_ int, ref string) harness.Submission { return shape(ref) }})
 	tr.Flush()
@@ -320,7 +321,7 @@ func (tr *trial) steadyLateness(name string, length time.Duration) []time.Durati
 func (tr *trial) judgeSteadyLoad(calm judge.Quantiles, pending int) {
 	tr.Helper()
 	stretched, stalled := harness.Stretch(tr), harness.Stalls(tr)
-	length := sized(10*time.Second, 15*time.Second, time.Minute)
+	length := testserver.Sized(10*time.Second, 15*time.Second, time.Minute)
 	healthy := judge.QuantilesOf(tr.steadyLateness("healthy", length))
 	stall, stretch := stalled(), stretched()
 	tr.Remark("with %d pending in a black hole, another destination was late by %s; before, by %s "+

@@ -19,7 +19,7 @@ const backoffLimit = 45 * time.Second
 
 // sourceAway cuts the connections to the source, and later hangs them. The other source goes on.
 func sourceAway(tr *trial) {
-	lasts := sized(0, 35*time.Second, 10*time.Minute)
+	lasts := testserver.Sized(0, 35*time.Second, 10*time.Minute)
 	o := tr.src
 	other := tr.newOutbox("other", tr.on, o.server)
 	proxy, through := harness.InFrontOf(tr, o.dsn)

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/procfs"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // onBoth runs a measurement on each database, alone on the machine.
@@ -32,7 +33,7 @@ func onBoth(t *testing.T, title string, run func(*trial)) {
 // batches of a hundred. The goal is 0.6.
 func TestCostsRowsASecond(t *testing.T) {
 	onBoth(t, "rows a second", func(tr *trial) {
-		n := sized(5_000, 40_000, 200_000)
+		n := testserver.Sized(5_000, 40_000, 200_000)
 		o := tr.newOutbox("pay", tr.on, tr.on.shared(tr))
 		o.settings = harness.Submission{}
 		tr.server("")
@@ -108,7 +109,7 @@ func secondsOfServers(tr *trial) (sum float64) {
 // To hand a row over costs the source's server at most as much CPU as the INSERT that made it.
 func TestCostsOfTheSource(t *testing.T) {
 	onBoth(t, "CPU of the source", func(tr *trial) {
-		n := sized(3_000, 10_000, 10_000)
+		n := testserver.Sized(3_000, 10_000, 10_000)
 		o := tr.newOutbox("pay", tr.on, tr.on.shared(tr))
 		o.settings = harness.Submission{}
 		tr.server("")
@@ -141,7 +142,7 @@ func TestCostsOfTheSource(t *testing.T) {
 func TestCostsOfAnIdleSource(t *testing.T) {
 	onBoth(t, "idle source", func(tr *trial) {
 		const poll = 100 * time.Millisecond
-		span := sized(5*time.Second, 20*time.Second, 30*time.Second)
+		span := testserver.Sized(5*time.Second, 20*time.Second, 30*time.Second)
 		o := tr.newOutbox("pay", tr.on, tr.on.shared(tr))
 		o.settings = harness.Submission{"poll": poll.String()}
 		p := tr.relay("")
@@ -170,7 +171,7 @@ func TestCostsOfAnIdleSource(t *testing.T) {
 // Half of the orders are attempted within a poll interval and ten milliseconds of their commit.
 func TestCostsLatency(t *testing.T) {
 	onBoth(t, "latency", func(tr *trial) {
-		n := sized(400, 3_000, 3_000)
+		n := testserver.Sized(400, 3_000, 3_000)
 		for i, poll := range []time.Duration{100 * time.Millisecond, 10 * time.Millisecond} {
 			o := tr.newOutbox(fmt.Sprint("pay", i), tr.on, tr.on.shared(tr))
 			o.settings = harness.Submission{"poll": poll.String()}
@@ -203,7 +204,7 @@ func TestCostsOfTheApplication(t *testing.T) {
 		}
 		s := tr.on.own(tr, settings...)
 		o := tr.newOutbox("pay", tr.on, s)
-		span, next := sized(2*time.Second, 4*time.Second, 10*time.Second), 0
+		span, next := testserver.Sized(2*time.Second, 4*time.Second, 10*time.Second), 0
 		tr.server("")
 		waits := o.lockWaits()
 		measure := func(span time.Duration) []time.Duration {
@@ -247,12 +248,14 @@ func (o *outbox) lockWaits() int {
 func TestCostsBesideABacklog(t *testing.T) {
 	t.Run("many", func(t *testing.T) {
 		onBoth(t, "beside many rows", func(tr *trial) {
-			tr.besideBacklog(func(o *outbox) backlog { return o.manyRows(sized(50_000, 150_000, 150_000)) })
+			n := testserver.Sized(50_000, 150_000, 150_000)
+			tr.besideBacklog(func(o *outbox) backlog { return o.manyRows(n) })
 		})
 	})
 	t.Run("large", func(t *testing.T) {
 		onBoth(t, "beside large rows", func(tr *trial) {
-			tr.besideBacklog(func(o *outbox) backlog { return o.largestRows(sized(100, 400, 400)) })
+			n := testserver.Sized(100, 400, 400)
+			tr.besideBacklog(func(o *outbox) backlog { return o.largestRows(n) })
 		})
 	})
 }
@@ -260,7 +263,7 @@ func TestCostsBesideABacklog(t *testing.T) {
 func (tr *trial) besideBacklog(backlogOf func(*outbox) backlog) {
 	const rate = 40
 	tr.Helper()
-	n := sized(40, 200, 400)
+	n := testserver.Sized(40, 200, 400)
 	s := tr.on.shared(tr)
 	o, other := tr.newOutbox("pay", tr.on, s), tr.newOutbox("other", tr.on, s)
 	o.settings = harness.Submission{}
@@ -298,8 +301,8 @@ func (tr *trial) besideBacklog(backlogOf func(*outbox) backlog) {
 // A snapshot that another session holds for ten minutes slows the relay by at most a tenth.
 func TestCostsOfAHeldSnapshot(t *testing.T) {
 	onBoth(t, "R30 snapshot held", func(tr *trial) {
-		held, span := sized(5*time.Second, 15*time.Second, 10*time.Minute),
-			sized(2*time.Second, 5*time.Second, time.Minute)
+		held, span := testserver.Sized(5*time.Second, 15*time.Second, 10*time.Minute),
+			testserver.Sized(2*time.Second, 5*time.Second, time.Minute)
 		o := tr.newOutbox("pay", tr.on, tr.on.own(tr))
 		o.settings = harness.Submission{}
 		p := tr.relay("")
@@ -307,7 +310,7 @@ func TestCostsOfAHeldSnapshot(t *testing.T) {
 		tr.removed(p, span)
 		var figures []string
 		tr.holds(fmt.Sprintf("rows a second while a snapshot is held for %s over those without", held),
-			atLeast(0.9), sized(pairs, pairs, 1), func() float64 {
+			atLeast(0.9), testserver.Sized(pairs, pairs, 1), func() float64 {
 				before := tr.removed(p, span)
 				tx, err := o.db.BeginTx(tr.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 				tr.Check(err)

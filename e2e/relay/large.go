@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness/judge"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // generate commits the orders first to end-1 with statements that make their rows in the server, which is
@@ -43,12 +44,12 @@ const mostMemory = 64 << 20
 
 // largeBacklog has many rows that wait when the relay starts.
 func largeBacklog(tr *trial) {
-	tr.besideOther(tr.src.manyRows(sized(0, 50_000, 1_000_000)))
+	tr.besideOther(tr.src.manyRows(testserver.Sized(0, 50_000, 1_000_000)))
 }
 
 // largeRows has rows of the largest size.
 func largeRows(tr *trial) {
-	tr.besideOther(tr.src.largestRows(sized(0, 150, 1500)))
+	tr.besideOther(tr.src.largestRows(testserver.Sized(0, 150, 1500)))
 }
 
 // A backlog commits the orders of a large backlog, from number first on, and returns the next number.
@@ -105,7 +106,7 @@ func (tr *trial) besideOther(fill backlog) {
 	other.held(p, resumed)
 	began := time.Now()
 	during := judge.QuantilesOf(other.latencies(100, 100, 20))
-	o.drained(sized(0, 2*time.Minute, 30*time.Minute))
+	o.drained(testserver.Sized(0, 2*time.Minute, 30*time.Minute))
 	took := time.Since(began)
 	peak, err := p.PeakMemory()
 	tr.Check(err)

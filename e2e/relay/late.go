@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // locked holds the lock of a row, and later that of the whole table. The relay removes what it can, and the
 // rest when the lock is gone.
 func locked(tr *trial) {
-	lasts := sized(0, 8*time.Second, time.Minute)
+	lasts := testserver.Sized(0, 8*time.Second, time.Minute)
 	o := tr.src
 	o.fill(0, killRows)
 	lock := o.session()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-ff5a32d8/dispatcher/e2e/harness"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
 )
 
 // A fault is one row of the matrix: what breaks, and the trial that shows that nothing is lost and nothing is
@@ -46,7 +47,7 @@ func (h how) is(what how) bool { return h&what != 0 }
 // runs is how often a fault runs on each database and in each mode.
 func (f *fault) runs() int {
 	if f.is(repeated) {
-		return sized(1, 3, 20)
+		return testserver.Sized(1, 3, 20)
 	}
 	return 1
 }

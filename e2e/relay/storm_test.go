@@ -46,7 +46,7 @@ func storm(t *testing.T, on *database, m mode) {
 	pg := tr.ownPostgres()
 	o := tr.newOutbox("pay", on, on.own(tr))
 	tr.src = o
-	s := &stormy{trial: tr, o: o, want: sized(2_000, 10_000, 50_000)}
+	s := &stormy{trial: tr, o: o, want: testserver.Sized(2_000, 10_000, 50_000)}
 	s.rage(pg)
 	tr.MarkFault()
 	tr.healedIn(backoffLimit)
@@ -106,7 +106,8 @@ func (s *stormy) rage(pg server) {
 		s.before += int(a.done.Load())
 	}
 	s.apps = nil
-	if len(killed) != 2 || s.appsKilled < sized(3, 15, 60) || s.relaysKilled < sized(1, 5, 20) {
+	apps, relays := testserver.Sized(3, 15, 60), testserver.Sized(1, 5, 20)
+	if len(killed) != 2 || s.appsKilled < apps || s.relaysKilled < relays {
 		s.Errorf("%d servers, %d applications and %d relays killed: too few to show anything", len(killed),
 			s.appsKilled, s.relaysKilled)
 	}

@@ -55,17 +55,6 @@ type trial struct {
 	allowed judge.Bounds
 }
 
-// sized returns the value for the size of the run: see package testserver.
-func sized[T any](small, full, long T) T {
-	switch {
-	case testserver.Long():
-		return long
-	case testserver.Full():
-		return full
-	}
-	return small
-}
-
 // trialsAtOnce bounds the trials that run at the same time. They mostly wait.
 const trialsAtOnce = 8
 

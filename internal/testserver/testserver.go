@@ -172,6 +172,17 @@ func Full() bool { return os.Getenv(sizeVariable) == "full" || Long() }
 // Long reports whether tests run in their long size.
 func Long() bool { return os.Getenv(sizeVariable) == "long" }
 
+// Sized returns the value for the size of the run.
+func Sized[T any](small, full, long T) T {
+	switch {
+	case Long():
+		return long
+	case Full():
+		return full
+	}
+	return small
+}
+
 // The servers' ports lie below the ephemeral ports of the system. So the system does not give a chosen port
 // to a client before the server listens on it. The default bus port of a Cluster's node is 10,000 above its
 // port, and still below the ephemeral ports.
