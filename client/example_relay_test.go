@@ -10,12 +10,13 @@ import (
 	"github.com/seed-ff5a32d8/dispatcher/client"
 )
 
-const outbox = "db1:3306/pay/dispatcher_outbox"
+// outbox returns the table of a source.
+func outbox(source string) string { return "db1:3306/" + source + "/dispatcher_outbox" }
 
 // heldSource returns the name of a source that a relay holds. It has a refused row.
 func heldSource(name string) string {
 	_, err := c.Relay(ctx, name, client.RelayBatch{
-		Holder: "relay-1", Origin: outbox,
+		Holder: "relay-1", Origin: outbox(name),
 		Report: &client.RelayReport{LagMs: 40, RefusedRows: 1, Refusals: &[]client.RelayRefusal{{
 			ID: "order-1001 paid", Seq: 7, Kind: "callback", Code: "invalid", Problem: "url: is required",
 			RefusedAt: time.Now(),
@@ -57,7 +58,7 @@ func ExampleClient_RelaySources() {
 			fmt.Println(s.Name, s.Holder, s.Origin)
 		}
 	}
-	// Output: pay-00 relay-1 db1:3306/pay/dispatcher_outbox
+	// Output: pay-00 relay-1 db1:3306/pay-00/dispatcher_outbox
 }
 
 func ExampleClient_RelaySource() {
@@ -104,10 +105,25 @@ func ExampleClient_ReplayKept() {
 	// Output: replay 1000
 }
 
+// A replay of too many rows is ended by hand.
+func ExampleClient_CancelRelayAct() {
+	name := heldSource("pay-06")
+	_, err := c.ReplayKept(ctx, name, client.RelayReplay{Since: time.Now().Add(-1000 * time.Hour)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := c.CancelRelayAct(ctx, name, "wrong time")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Act.Action, s.Act.State)
+	// Output: replay canceled
+}
+
 func ExampleClient_ForgetRelay() {
 	name := heldSource("pay-05")
 	fmt.Println(errors.Is(c.ForgetRelay(ctx, name, "moved"), client.CodeRelayHeld))
-	_, err := c.Relay(ctx, name, client.RelayBatch{Holder: "relay-1", Origin: outbox, Release: true})
+	_, err := c.Relay(ctx, name, client.RelayBatch{Holder: "relay-1", Origin: outbox(name), Release: true})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -124,8 +124,8 @@ type RelayAct struct {
 // A RelayActProgress is how far an act is.
 type RelayActProgress struct {
 	ActID string `json:"act_id,omitempty"`
-	// waiting (until the relay reads it), running, done or failed.
-	State    string `json:"state" schema:"enum: [waiting, running, done, failed]"`
+	// waiting (until the relay reads it), running, done, failed or canceled.
+	State    string `json:"state" schema:"enum: [waiting, running, done, failed, canceled]"`
 	Matched  int    `json:"matched"`
 	Accepted int    `json:"accepted"`
 	Replayed int    `json:"replayed"`
@@ -226,6 +226,12 @@ func (c *Client) DropRefused(ctx context.Context, source string, r RelayDrop) (R
 // database. Rows that it still has are replays.
 func (c *Client) ReplayKept(ctx context.Context, source string, r RelayReplay) (RelaySource, error) {
 	return call[RelaySource](ctx, c, "POST", r, "relay", source, "replay")
+}
+
+// CancelRelayAct ends the open retry, drop or replay of a source. Its relay stops within seconds; what it has
+// done stays. Without an open act nothing changes.
+func (c *Client) CancelRelayAct(ctx context.Context, source, reason string) (RelaySource, error) {
+	return call[RelaySource](ctx, c, "POST", Change{reason}, "relay", source, "cancel")
 }
 
 // ForgetRelay deletes what the server keeps about an outbox table that no relay reads. Its rows stay.

@@ -91,6 +91,11 @@ func (s *calledStore) CancelRef(ctx context.Context, a1 string, a2 string, a3 st
 		return s.Store.CancelRef(ctx, a1, a2, a3, a4, a5, a6)
 	}, a1, a2, a3, a4, a5, a6)
 }
+func (s *calledStore) CancelRelayAct(ctx context.Context, a1 string, a2 string, a3 int64, a4 store.Actor) (store.RelaySource, error) {
+	return call1(ctx, s, "CancelRelayAct", func(ctx context.Context) (store.RelaySource, error) {
+		return s.Store.CancelRelayAct(ctx, a1, a2, a3, a4)
+	}, a1, a2, a3, a4)
+}
 func (s *calledStore) ChainAudit(ctx context.Context, a1 func(context.Context) ([]uint8, error)) (store.AuditLink, int, error) {
 	return call2(ctx, s, "ChainAudit", func(ctx context.Context) (store.AuditLink, int, error) { return s.Store.ChainAudit(ctx, a1) }, a1)
 }

@@ -118,6 +118,8 @@ const (
 	RelayActRunning RelayActState = "running"
 	RelayActDone    RelayActState = "done"
 	RelayActFailed  RelayActState = "failed"
+	// RelayActCanceled is the state after a person ended the act. What it changed before stays.
+	RelayActCanceled RelayActState = "canceled"
 )
 
 // A RelayAct is an action of a person on the rows of a source. The relay carries it out; after a crash the

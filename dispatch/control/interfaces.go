@@ -224,6 +224,9 @@ type Store interface {
 	// ActOnRelay returns store.ErrRelayActing while another act is not finished.
 	ActOnRelay(ctx context.Context, project, name string, act store.RelayAct, now int64,
 		by store.Actor) (store.RelaySource, error)
+	// CancelRelayAct ends the open act of a source. Without one it changes nothing.
+	CancelRelayAct(ctx context.Context, project, name string, now int64, by store.Actor) (store.RelaySource,
+		error)
 	// ForgetRelay returns store.ErrRelayHeld while a relay holds the source.
 	ForgetRelay(ctx context.Context, project, name string, now int64, by store.Actor) (store.RelaySource,
 		error)

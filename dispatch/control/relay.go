@@ -170,18 +170,35 @@ func (ct *Controller) ActOnRelay(ctx context.Context, project, name string, act 
 	return s, nil
 }
 
+// CancelRelayAct ends the open act of a source; its relay stops within seconds. What it changed before stays.
+// Without an open act nothing changes. Its errors are a *store.InvalidError and store.ErrNotFound.
+func (ct *Controller) CancelRelayAct(ctx context.Context, project, name string,
+	by store.Actor) (store.RelaySource, error) {
+	return changeRelay(ct, by, "cancel act on relay source", func(now int64) (store.RelaySource, error) {
+		return ct.o.Store.CancelRelayAct(ctx, project, name, now, by)
+	})
+}
+
 // ForgetRelay deletes a source that no relay holds, and returns it as it was. Its name may then stand for
 // another table. Its errors are a *store.InvalidError, store.ErrNotFound and store.ErrRelayHeld.
 func (ct *Controller) ForgetRelay(ctx context.Context, project, name string,
 	by store.Actor) (store.RelaySource, error) {
+	return changeRelay(ct, by, "forget relay source", func(now int64) (store.RelaySource, error) {
+		return ct.o.Store.ForgetRelay(ctx, project, name, now, by)
+	})
+}
+
+// changeRelay checks the reason of a change, and makes it.
+func changeRelay(ct *Controller, by store.Actor, doing string,
+	change func(now int64) (store.RelaySource, error)) (store.RelaySource, error) {
 	var f accept.Findings
 	checkReason(by, &f)
 	if err := f.Err(); err != nil {
 		return store.RelaySource{}, err
 	}
-	s, err := ct.o.Store.ForgetRelay(ctx, project, name, ct.clock.Now(), by)
+	s, err := change(ct.clock.Now())
 	if err != nil {
-		return s, fmt.Errorf("forget relay source: %w", err)
+		return s, fmt.Errorf("%s: %w", doing, err)
 	}
 	return s, nil
 }

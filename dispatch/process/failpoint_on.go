@@ -5,6 +5,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -32,7 +33,7 @@ func Failpoint(name string) {
 		return
 	}
 	if stop {
-		signalSelf(name, syscall.SIGSTOP)
+		stopSelf(name)
 		return
 	}
 	killSelf(name)
@@ -55,6 +56,16 @@ func FailpointOf(name, about string) {
 func killSelf(name string) {
 	signalSelf(name, syscall.SIGKILL)
 	select {}
+}
+
+// stopSelf stops the process, and returns after SIGCONT. The signal to stop may take effect a little later
+// than the call that sends it.
+func stopSelf(name string) {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, syscall.SIGCONT)
+	defer signal.Stop(resumed)
+	signalSelf(name, syscall.SIGSTOP)
+	<-resumed
 }
 
 func signalSelf(name string, s syscall.Signal) {

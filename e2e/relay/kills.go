@@ -135,8 +135,8 @@ func stoppedBeforeRemove(tr *trial) {
 // stopped starts a relay that stops itself, and another one.
 func (tr *trial) stopped() (first *harness.Process, at time.Time) {
 	tr.Helper()
+	first = tr.relay("relay_before_remove:2:stop") // it must be ready before it stops
 	tr.src.fill(0, killRows)
-	first = tr.relay("relay_before_remove:2:stop")
 	tr.awaitStop(first)
 	at = time.Now()
 	tr.Cleanup(func() { first.Cmd.Process.Signal(syscall.SIGCONT) }) // it may be dead by then

@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -125,6 +126,46 @@ func TestChoicesNameTests(t *testing.T) {
 	}
 	if checked < 20 {
 		t.Errorf("only %d names were checked", checked)
+	}
+}
+
+// TestEveryDirectoryWithTestsIsRun finds tests that no part of make test-full runs.
+func TestEveryDirectoryWithTestsIsRun(t *testing.T) {
+	var run []string
+	for _, p := range plan() {
+		if !slices.Contains(p.sizes, sizeFull) {
+			continue
+		}
+		for _, c := range p.commands(sizeFull) {
+			if !c.isTest() {
+				continue
+			}
+			_, packages := c.split()
+			for _, pkg := range packages {
+				run = append(run, path.Join(c.dir, pkg))
+			}
+		}
+	}
+	isRun := func(dir string) bool {
+		return slices.ContainsFunc(run, func(pkg string) bool {
+			parent, deep := strings.CutSuffix(pkg, "...")
+			return dir == pkg || deep && strings.HasPrefix(dir+"/", parent)
+		})
+	}
+	found := 0
+	root := os.DirFS(filepath.Join("..", ".."))
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		if !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		found++
+		if !isRun(path.Dir(name)) {
+			t.Errorf("no part runs the tests in %s", name)
+		}
+		return err
+	})
+	if err != nil || found < 100 {
+		t.Errorf("%d files with tests, %v", found, err)
 	}
 }
 

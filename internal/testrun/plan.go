@@ -110,8 +110,8 @@ var virtualHours = []string{
 
 // packages are all packages except those that start the built binary.
 var packages = []string{
-	".", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...", "./store/...",
-	"./web/...", "./e2e/harness/...",
+	".", "./client", "./cmd/...", "./dispatch/...", "./internal/...", "./migrations", "./schedule/...",
+	"./store/...", "./web/...", "./e2e/harness/...",
 }
 
 const tags = "nomsgpack"

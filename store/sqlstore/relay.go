@@ -48,8 +48,7 @@ func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.Relay
 		if err != nil || found {
 			return renewed, err
 		}
-		there, found, err := sqldb.One(t, relayColumns, `FROM relay_sources
-			WHERE project = $1 AND name = $2 FOR UPDATE`, project, name)
+		there, found, err := t.findRelay(project, name)
 		switch {
 		case err != nil:
 			return there, err
@@ -67,10 +66,14 @@ func (db *DB) HoldRelay(ctx context.Context, project, name string, h store.Relay
 	})
 }
 
-// renewRelay is the one statement of a holder's renewal. It finds no row if the source is unknown, held by
-// another relay, or another table.
+// renewRelay is a holder's renewal: one statement, and an entry in the audit if it ends the act. It finds no
+// row if the source is unknown, held by another relay, or another table.
 func (t *tx) renewRelay(project, name string, h *store.RelayHold,
 	now int64) (s store.RelaySource, found bool, err error) {
+	ends, err := t.endsAct(project, name, &h.Progress)
+	if err != nil {
+		return s, false, err
+	}
 	holder, by, until := h.Holder, h.By.ID, now+store.RelayLease
 	if h.Release {
 		holder, by, until = "", "", 0
@@ -98,7 +101,21 @@ func (t *tx) renewRelay(project, name string, h *store.RelayHold,
 	if err != nil || len(renewed) == 0 {
 		return s, false, err
 	}
-	return renewed[0], true, nil
+	s = renewed[0]
+	if ends {
+		err = t.auditChange(project, "relay.end", relayObject(name), now, h.By,
+			auditDiff{after: endedAct(&s.Act)}, nil)
+	}
+	return s, true, err
+}
+
+// endsAct reports whether progress ends the open act of a source. It then locks the source.
+func (t *tx) endsAct(project, name string, progress *store.RelayAct) (bool, error) {
+	if progress.ID == "" || progress.Open() {
+		return false, nil
+	}
+	s, found, err := t.findRelay(project, name)
+	return found && s.Act.ID == progress.ID && s.Act.Open(), err
 }
 
 // addRelay inserts a source that no relay holds. The lock of the project makes parallel calls follow each
@@ -144,10 +161,19 @@ func (db *DB) RelaySource(ctx context.Context, project, name string) (store.Rela
 		`FROM relay_sources WHERE project = $1 AND name = $2`, project, name)
 }
 
-// lockRelay reads a source and locks its row until the transaction ends. It returns store.ErrNotFound.
-func (t *tx) lockRelay(project, name string) (store.RelaySource, error) {
-	return sqldb.Get(t, "", relayColumns, `FROM relay_sources WHERE project = $1 AND name = $2 FOR UPDATE`,
+// findRelay reads a source, if there is one, and locks its row until the transaction ends.
+func (t *tx) findRelay(project, name string) (store.RelaySource, bool, error) {
+	return sqldb.One(t, relayColumns, `FROM relay_sources WHERE project = $1 AND name = $2 FOR UPDATE`,
 		project, name)
+}
+
+// lockRelay is findRelay for a source that must be there. It returns store.ErrNotFound.
+func (t *tx) lockRelay(project, name string) (store.RelaySource, error) {
+	s, found, err := t.findRelay(project, name)
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	return s, err
 }
 
 // relayObject names a source in the audit.
@@ -188,6 +214,36 @@ func printedAct(a *store.RelayAct) fields {
 		return fields{"act": a.ID, "since": printedTime(a.Since), "dry_run": a.DryRun, "rate": a.Rate}
 	}
 	return fields{"act": a.ID, "row_id": a.RowID, "code": a.Code}
+}
+
+// endedAct is what the audit says about an act that has ended.
+func endedAct(a *store.RelayAct) fields {
+	f := fields{"act": a.ID, "action": string(a.Action), "state": string(a.State), "error": a.Error}
+	for name, n := range map[string]int{"matched": a.Matched, "accepted": a.Accepted, "replayed": a.Replayed,
+		"refused": a.Refused, "dropped": a.Dropped} {
+		f[name] = n
+	}
+	return f
+}
+
+// CancelRelayAct ends the open act of a source, and returns the source. Its relay stops at the next renewal.
+// An act that has ended stays as it is. The error is store.ErrNotFound.
+func (db *DB) CancelRelayAct(ctx context.Context, project, name string, now int64,
+	by store.Actor) (store.RelaySource, error) {
+	return changed(ctx, db.change, "cancel act on relay source "+name,
+		func(t *tx) (store.RelaySource, error) {
+			s, err := t.lockRelay(project, name)
+			if err != nil || !s.Act.Open() {
+				return s, err
+			}
+			s.Act.State = store.RelayActCanceled
+			if _, err := t.Exec(`UPDATE relay_sources SET act_state = $1 WHERE project = $2 AND name = $3`,
+				s.Act.State, project, name); err != nil {
+				return s, err
+			}
+			return s, t.auditChange(project, "relay.cancel", relayObject(name), now, by,
+				auditDiff{after: endedAct(&s.Act)}, nil)
+		})
 }
 
 // ForgetRelay deletes a source and returns it as it was. Its errors are store.ErrNotFound and

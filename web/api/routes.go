@@ -152,6 +152,10 @@ func (a *API) rows() []row {
 		{operate, relayRoute + "/retry", withID(source, a.retryRefused), 0},
 		{operate, relayRoute + "/drop", withID(source, a.dropRefused), 0},
 		{operate, relayRoute + "/replay", withID(source, a.replayKept), 0},
+		{
+			operate, relayRoute + "/cancel",
+			changeOne(a, source, ok, a.Engine.CancelRelayAct, a.shownRelay), 0,
+		},
 		{operate, "DELETE /v1/relay/:source", deleteOne(source, a.forgetRelay), 0},
 
 		{admin, "GET /v1/projects", a.listProjects, 0},

@@ -54,6 +54,10 @@ func (s calledEngine) CancelRef(ctx context.Context, a1 string, a2 control.Cance
 	return ask1[[]store.CanceledCallback](ctx, s.recorder, "CancelRef", a1, a2, a3)
 }
 
+func (s calledEngine) CancelRelayAct(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "CancelRelayAct", a1, a2, a3)
+}
+
 func (s calledEngine) ClearExpected(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.ExpectedDay, error) {
 	return ask1[store.ExpectedDay](ctx, s.recorder, "ClearExpected", a1, a2, a3)
 }

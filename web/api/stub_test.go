@@ -61,7 +61,8 @@ var only = map[string]string{
 	"Get": bareID, "Poll": bareID, "Schedule": bareSchedule, "ScheduleRuns": bareSchedule,
 	"Redrive": bareRedrive, "Endpoint": bareEndpoint, "EndpointByExternalID": "merchant-7",
 	"Policy": "exp(1s,2,1h,3)", "Alert": bareAlert, "AlertFirings": bareAlert,
-	"RelaySource": "pay", "ActOnRelay": "pay", "ForgetRelay": "pay",
+	"RelaySource": "pay", "ActOnRelay": "pay", "CancelRelayAct": "pay",
+	"ForgetRelay": "pay",
 }
 
 // completions change the results of calls: they use the world and the arguments.
@@ -194,7 +195,8 @@ var completions = map[string]any{
 		s.Act.ID, s.Act.State = "01JD6QZ000000000000000000X", store.RelayActWaiting
 		s.Act.RequestedAt, s.Act.RequestedBy = nowMS, asked[3].(store.Actor).Name
 	},
-	"Rebuild": func(r *index.RebuildReport, _ world, asked []any) { r.DryRun = asked[0].(bool) },
+	"CancelRelayAct": func(s *store.RelaySource, _ world, _ []any) { s.Act.State = store.RelayActCanceled },
+	"Rebuild":        func(r *index.RebuildReport, _ world, asked []any) { r.DryRun = asked[0].(bool) },
 }
 
 // ask0 records a call that returns only an error.

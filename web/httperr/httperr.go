@@ -189,7 +189,7 @@ func rows() []row {
 		},
 		{
 			store.ErrRelayActing, conflict, "relay_acting", 3,
-			"an act on this source is not finished; wait until it is",
+			"an act on this source is not finished; wait until it is, or cancel it",
 		},
 		{
 			store.ErrTooManySources, tooMany, "too_many_relay_sources", 3600,

@@ -74,10 +74,12 @@ type Engine interface {
 	// returns one with its newest refused rows.
 	RelaySources(ctx context.Context, project string) ([]store.RelaySource, error)
 	RelaySource(ctx context.Context, project, name string) (store.RelaySource, error)
-	// ActOnRelay stores an act for the relay of a source. ForgetRelay deletes a source that no relay holds.
+	// ActOnRelay stores an act for the relay of a source, CancelRelayAct ends it. ForgetRelay deletes a
+	// source that no relay holds.
 	ActOnRelay(
 		ctx context.Context, project, name string, act store.RelayAct, by store.Actor,
 	) (store.RelaySource, error)
+	CancelRelayAct(ctx context.Context, project, name string, by store.Actor) (store.RelaySource, error)
 	ForgetRelay(ctx context.Context, project, name string, by store.Actor) (store.RelaySource, error)
 
 	// CreateViewLink creates a link to the callbacks of an endpoint. RevokeViewLinks ends all links to them.

@@ -35,6 +35,10 @@ func (u *UI) relayActs() []Route {
 			return refused(store.RelayDrop)(r, name)
 		}},
 		{name: "replay", ask: (*form).askRelayReplay, do: order((*request).relayReplay)},
+		{name: "cancel", danger: true, do: func(r *request, name string) error {
+			_, err := u.Engine.CancelRelayAct(r.ctx, r.caller.Project, name, r.by())
+			return err
+		}},
 		{name: "forget", danger: true, to: "/relay", do: func(r *request, name string) error {
 			_, err := u.Engine.ForgetRelay(r.ctx, r.caller.Project, name, r.by())
 			return err

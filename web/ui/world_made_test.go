@@ -37,6 +37,10 @@ func (s calledEngine) Cancel(ctx context.Context, a1 string, a2 string, a3 store
 	return ask1[store.CanceledCallback](ctx, s.recorder, "Cancel", a1, a2, a3)
 }
 
+func (s calledEngine) CancelRelayAct(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.RelaySource, error) {
+	return ask1[store.RelaySource](ctx, s.recorder, "CancelRelayAct", a1, a2, a3)
+}
+
 func (s calledEngine) ClearExpected(ctx context.Context, a1 string, a2 string, a3 store.Actor) (store.ExpectedDay, error) {
 	return ask1[store.ExpectedDay](ctx, s.recorder, "ClearExpected", a1, a2, a3)
 }

@@ -18,6 +18,7 @@ type RelayCommands struct {
 	Retry   relayRetry   `cmd:"" help:"Submit refused rows again, after the cause is fixed."`
 	Drop    relayDrop    `cmd:"" help:"Delete refused rows."`
 	Replay  relayReplay  `cmd:"" help:"Submit kept rows again, after a restore of the dispatcher's database."`
+	Cancel  relayCancel  `cmd:"" help:"End the open retry, drop or replay of an outbox table."`
 	Forget  relayForget  `cmd:"" help:"Forget an outbox table that no relay reads any more. Its rows stay."`
 	DDL     relayDDL     `cmd:"" name:"ddl" help:"Print the SQL that creates an outbox table."`
 }
@@ -200,6 +201,28 @@ func (*relayReplay) Help() string {
 
 // Run asks for the replay.
 func (cmd *relayReplay) Run(c *session) error { return cmd.run(c, "replay", cmd) }
+
+// relayCancel ends the open act of a source.
+type relayCancel struct {
+	relayArg
+	changeFlags
+}
+
+// Help is the text below the summary of relay cancel --help.
+func (*relayCancel) Help() string {
+	return "The relay stops within seconds. What it has done stays. An act that has ended stays as it is."
+}
+
+// Run ends the act.
+func (cmd *relayCancel) Run(c *session) error {
+	return printResponse(c, cmd.asked(post(cmd.path()+"/cancel", cmd)), func(s *client.RelaySource) {
+		if s.Act == nil {
+			c.printf("%s has no act\n", s.Name)
+			return
+		}
+		c.printf("%s  %s\n", s.Name, actSentence(s.Act))
+	})
+}
 
 // relayForget forgets a source.
 type relayForget struct {

@@ -20,7 +20,8 @@ func awaitAct(c *session, of *relayArg, id string) error {
 	progress.End(!done)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; the relay goes on: see \"dispatcher relay status %s\"", of.Source)
+		return fmt.Errorf("interrupted; the relay goes on: see \"dispatcher relay status %[1]s\", or end it "+
+			"with \"dispatcher relay cancel %[1]s\"", of.Source)
 	case err != nil:
 		return err
 	case c.json:
@@ -59,7 +60,7 @@ func watchAct(
 					"the audit log has both")
 			}
 			progress.Set(actedRows(s.Act), s.Act.Matched)
-			if s.Act.State == "done" || s.Act.State == "failed" {
+			if !actOpen(s.Act) {
 				return s, answer, nil
 			}
 			if why := actDelay(&s); why != "" && why != warned {
@@ -76,6 +77,9 @@ func watchAct(
 		console.Pause(c.ctx, wait)
 	}
 }
+
+// actOpen reports whether the act has not ended.
+func actOpen(a *client.RelayAct) bool { return a.State == "waiting" || a.State == "running" }
 
 // actDelay returns why an open act makes no progress. Empty: no reason is known.
 func actDelay(s *client.RelaySource) string {
