@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,10 +19,6 @@ import (
 
 // daemonStart bounds the wait for a daemon to answer or to end.
 const daemonStart = 30 * time.Second
-
-// daemonPorts is the number of ports that a first start tries. Another test binary may take a free port
-// first.
-const daemonPorts = 5
 
 // A daemon is a server that refuses to run as root, on a port of 127.0.0.1. It can be ended and started again
 // on the same port with the same data.
@@ -76,15 +71,9 @@ func (d *daemon) launch(tb testing.TB, stop syscall.Signal, run func() *exec.Cmd
 	tb.Helper()
 	d.run = run
 	tb.Cleanup(func() { d.shutDown(tb, stop) })
-	for try := 1; ; try++ {
-		d.url.Host = net.JoinHostPort("127.0.0.1", FreePort(tb))
-		err := d.try()
-		if err == nil {
-			return
-		}
-		if !d.portTaken() || try == daemonPorts {
-			tb.Fatalf("%s does not answer: %v\n%s", d.name, err, d.Log())
-		}
+	d.url.Host = net.JoinHostPort("127.0.0.1", FreePort(tb))
+	if err := d.try(); err != nil {
+		tb.Fatalf("%s does not answer: %v\n%s", d.name, err, d.Log())
 	}
 }
 
@@ -135,11 +124,6 @@ func (d *daemon) begin() error {
 	d.server = &child{cmd: d.run()}
 	d.server.cmd.Stdout, d.server.cmd.Stderr = log, log
 	return errors.Join(d.server.start(), log.Close())
-}
-
-// portTaken reports whether the server has ended because another program has its port.
-func (d *daemon) portTaken() bool {
-	return d.HasEnded() && strings.Contains(d.Log(), "Address already in use")
 }
 
 func (d *daemon) logFile() string { return d.dir + ".log" }

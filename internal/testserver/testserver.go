@@ -186,22 +186,60 @@ func Sized[T any](small, full, long T) T {
 // The servers' ports lie below the ephemeral ports of the system. So the system does not give a chosen port
 // to a client before the server listens on it. The default bus port of a Cluster's node is 10,000 above its
 // port, and still below the ephemeral ports.
+//
+// The ports are divided into blocks. Each test process holds one, so parallel test binaries cannot choose the
+// same port. There are more blocks than packages with servers.
 const (
-	firstPort = 10_240
-	portCount = 10_000
+	firstPort  = 10_240
+	blockCount = 40
+	blockSize  = 250
+
+	// portCount is the number of ports that a process chooses from. The first port of its block is its guard.
+	portCount = blockSize - 1
 )
 
-// lastPort counts the ports that this process has chosen. It starts at a random number, so that parallel test
-// binaries try different ports.
+// ownBlock returns the guard of this process's block. It stays open until the process ends.
+var ownBlock = sync.OnceValues(func() (net.Listener, error) {
+	// Before the first use of a process, package os forks without the fork lock, to try the system's calls.
+	// This use lets it fork before isFree relies on the lock.
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	if err := self.Release(); err != nil {
+		return nil, err
+	}
+	return holdBlock()
+})
+
+// holdBlock holds the first block that no process holds. A process holds a block while it listens on the
+// block's first port: its guard.
+func holdBlock() (guard net.Listener, err error) {
+	for i := range blockCount {
+		guard, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+i*blockSize)))
+		if err == nil {
+			return guard, nil
+		}
+	}
+	return nil, fmt.Errorf("no free block of ports from %d, in steps of %d: %w", firstPort, blockSize, err)
+}
+
+// lastPort counts the ports that this process has chosen. It starts at a random number, because a port that
+// another process has just used can have old connections.
 var lastPort atomic.Int64
 
-// FreePort returns a port of 127.0.0.1 without a listener. It does not return the same port again, except
-// after portCount calls.
+// FreePort returns a port of 127.0.0.1 without a listener. No other process gets it from FreePort while this
+// process runs. It does not return the same port again, except after portCount calls.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
+	guard, err := ownBlock()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	first := int64(guard.Addr().(*net.TCPAddr).Port) + 1
 	lastPort.CompareAndSwap(0, 1+rand.Int64N(portCount))
 	for range portCount {
-		port := strconv.FormatInt(firstPort+lastPort.Add(1)%portCount, 10)
+		port := strconv.FormatInt(first+lastPort.Add(1)%portCount, 10)
 		free, err := isFree(port)
 		if err != nil {
 			tb.Fatal(err)
@@ -210,7 +248,7 @@ func FreePort(tb testing.TB) string {
 			return port
 		}
 	}
-	tb.Fatalf("no free port of 127.0.0.1 from %d to %d", firstPort, firstPort+portCount-1)
+	tb.Fatalf("no free port of 127.0.0.1 from %d to %d", first, first+portCount-1)
 	return ""
 }
 
