@@ -40,6 +40,8 @@ type reader struct {
 	// those about refused rows.
 	failures          int
 	failing, refusing process.LogLimiter
+	// pruneAt is when kept rows are deleted next. A new connection does not bring it forward.
+	pruneAt time.Time
 }
 
 func newReader(o *Options, m *metrics, c SourceConfig) *reader {

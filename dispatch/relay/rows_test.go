@@ -263,6 +263,38 @@ func TestQuotaOfAllRowsBacksOff(t *testing.T) {
 	})
 }
 
+// TestProgressIsNoFailure has a dispatcher that takes half of a page, so slowly that the others have to wait.
+func TestProgressIsNoFailure(t *testing.T) {
+	inWorld(t, func(w *world) {
+		room := 0
+		w.srv.call = func(b *client.RelayBatch, after bool) error {
+			if !after && len(b.Rows) > 0 {
+				time.Sleep(10 * time.Second)
+				room = 250
+			}
+			return nil
+		}
+		w.srv.judge = func(*client.RelayRow) *client.RelayResult {
+			room--
+			if room < 0 {
+				return result(http.StatusServiceUnavailable, "unavailable")
+			}
+			return nil
+		}
+		for i := range 20_000 {
+			w.insert(fmt.Sprint("row-", i))
+		}
+		p := w.start("a")
+		w.pass(10 * time.Minute)
+		if n := len(w.srv.accepted); n < 13_000 {
+			t.Errorf("%d rows are accepted in ten minutes", n)
+		}
+		if p.Degraded() != nil || !strings.Contains(w.srv.report.Error, "250 rows wait") {
+			t.Errorf("degraded %v, report %+v", p.Degraded(), w.srv.report)
+		}
+	})
+}
+
 // TestRowsThatCannotBeMoved are parked; other rows pass them.
 func TestRowsThatCannotBeMoved(t *testing.T) {
 	inWorld(t, func(w *world) {

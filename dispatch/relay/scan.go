@@ -48,8 +48,8 @@ type session struct {
 	prev, prevWide time.Time
 	// scanAt, windowAt and fullAt are when the next scans are due.
 	scanAt, windowAt, fullAt time.Time
-	// waiting is the last count of rows, and countAt when the next one may follow.
-	waiting int
+	// rest is the last count of rows behind a scan, and countAt when the next one may follow.
+	rest    int
 	countAt time.Time
 	upkeep  upkeep
 }
@@ -99,7 +99,7 @@ func (s *session) scanOrWait(ctx context.Context) (time.Duration, error) {
 		return s.backoff(refused.retryAfter), nil
 	case err != nil:
 		return 0, err
-	case !sc.completed || sc.timedOut:
+	case !sc.completed || sc.short && sc.stayed < maxStayed:
 		return 0, nil
 	case sc.stayed > 0:
 		return max(s.c.Poll, stayedPause), nil
@@ -124,8 +124,8 @@ type scan struct {
 	// completed: the scan read what it had to, that is all rows before edge.
 	completed bool
 	edge      int64
-	// timedOut: there are rows behind edge, and the next scan is due.
-	timedOut bool
+	// short: the scan left rows behind edge.
+	short bool
 }
 
 func (s *session) newScan() *scan {
@@ -159,8 +159,8 @@ func (sc *scan) run(ctx context.Context) error {
 		if err := sc.handOver(rows); err != nil {
 			return err
 		}
-		if more && time.Since(sc.start) > longestScan {
-			sc.timedOut, sc.edge, more = true, sc.pos+1, false
+		if more && (time.Since(sc.start) > longestScan || sc.stayed >= maxStayed) {
+			sc.short, sc.edge, more = true, sc.pos+1, false
 		}
 	}
 	return sc.complete()
@@ -241,14 +241,13 @@ func (sc *scan) complete() error {
 	}
 	waiting, oldest := left, earlier(sc.oldest, sc.parked.oldest())
 	if sc.edge != math.MaxInt64 {
-		n, err := sc.countWaiting(now)
-		if err != nil {
+		if err := sc.countRest(now); err != nil {
 			return err
 		}
-		waiting = n
+		waiting += sc.rest
 	}
 	switch {
-	case sc.timedOut:
+	case sc.short:
 		oldest = earlier(oldest, sc.seen)
 	case oldest.IsZero():
 		oldest = now.Add(sc.c.Poll)
@@ -257,15 +256,13 @@ func (sc *scan) complete() error {
 	return nil
 }
 
-// countWaiting counts rows at most every renewEvery.
-func (sc *scan) countWaiting(now time.Time) (int, error) {
+// countRest counts the rows from edge on, at most every renewEvery. Before edge there may be dead rows of a
+// held snapshot, which only a read has the time to pass.
+func (sc *scan) countRest(now time.Time) (err error) {
 	if now.Before(sc.countAt) {
-		return sc.waiting, nil
+		return nil
 	}
-	n, err := sc.conn.Waiting(sc.page, sc.low, store.RelayCountLimit)
-	if err != nil {
-		return 0, err
-	}
-	sc.waiting, sc.countAt = n, now.Add(renewEvery)
-	return n, nil
+	sc.countAt = now.Add(renewEvery)
+	sc.rest, err = sc.conn.Waiting(sc.page, sc.edge-1, store.RelayCountLimit)
+	return err
 }

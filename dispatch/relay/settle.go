@@ -39,7 +39,7 @@ func (sc *scan) handOver(page []source.Row) error {
 	switch {
 	case failed != nil:
 		return failed
-	case sc.parked.count(now) >= maxParked || sc.stayed >= maxStayed:
+	case sc.parked.count(now) >= maxParked || sc.stayed >= maxStayed && len(sub.done) == 0:
 		return &sinkError{err: fmt.Errorf("%d rows cannot be submitted: %s", maxStayed, sc.problem)}
 	}
 	return nil

@@ -11,8 +11,9 @@ import (
 const (
 	upkeepEvery = time.Minute
 	pruneSlice  = 1000
-	// pruneSlices bounds the slices of a turn, so that rows are not held up.
-	pruneSlices = 20
+	// pruneWithin is after how long no further slice is deleted in a turn. The next turn that deletes some
+	// comes after costFactor times what this one took, so that rows are not held up.
+	pruneWithin = time.Second
 )
 
 // An upkeep is when what is due beside scans was done.
@@ -21,7 +22,6 @@ type upkeep struct {
 	changed bool
 	// The refused rows are read again at refusalsAt, or if they changed, at soonest.
 	refusalsAt, soonest time.Time
-	pruneAt             time.Time
 	// checkAt is when the server is checked again.
 	checkAt time.Time
 	// problem is why upkeep failed last. It does not keep the relay from handing rows over.
@@ -49,12 +49,8 @@ func (s *session) keepUp() error {
 			}
 		}
 	}
-	if s.c.Keep > 0 && !now.Before(u.pruneAt) {
-		more, err := s.pruneKept()
-		if !more {
-			u.pruneAt = now.Add(upkeepEvery)
-		}
-		if err != nil {
+	if s.c.Keep > 0 && !now.Before(s.pruneAt) {
+		if err := s.pruneKept(); err != nil {
 			s.upkeepFailed(err)
 			return broken(err)
 		}
@@ -90,13 +86,17 @@ func (s *session) readRefusals() error {
 	return nil
 }
 
-// pruneKept deletes old kept rows in slices, and reports whether there are more.
-func (s *session) pruneKept() (more bool, err error) {
-	for range pruneSlices {
-		n, err := s.conn.PruneKept(s.page, s.c.Keep, pruneSlice)
-		if err != nil || n < pruneSlice {
-			return false, err
+// pruneKept deletes old kept rows in slices.
+func (s *session) pruneKept() error {
+	began, wait := time.Now(), time.Duration(0)
+	var err error
+	for n := pruneSlice; n == pruneSlice && time.Since(began) < pruneWithin; {
+		n, err = s.conn.PruneKept(s.page, s.c.Keep, pruneSlice)
+		if n < pruneSlice {
+			wait = upkeepEvery
 		}
 	}
-	return true, nil
+	now := time.Now()
+	s.pruneAt = now.Add(max(wait, costFactor*now.Sub(began)))
+	return err
 }
