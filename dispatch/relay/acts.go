@@ -24,6 +24,9 @@ const (
 	actTries = 5
 	actWaits = 120
 	actPause = 5 * time.Second
+	// actMargin is how long after the begin of an act rows still belong to it, because the clock of a
+	// database may step back.
+	actMargin = time.Minute
 	// dropSlice is how many refused rows one statement deletes.
 	dropSlice   = 1000
 	defaultRate = 500
@@ -43,6 +46,8 @@ type acts struct {
 type actRun struct {
 	act client.RelayAct
 	p   client.RelayActProgress
+	// begun is when this process learned of the act.
+	begun time.Time
 	// after and kept are the last rows that were read.
 	after source.Key
 	kept  source.Kept
@@ -54,8 +59,8 @@ type actRun struct {
 	note string
 }
 
-// offer takes the act of a reply. It reports whether there is a new one.
-func (a *acts) offer(act *client.RelayAct) bool {
+// take takes the act of a reply, and drops one that the server ended. It reports whether there is a new one.
+func (a *acts) take(act *client.RelayAct) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if act == nil {
@@ -65,7 +70,9 @@ func (a *acts) offer(act *client.RelayAct) bool {
 	if a.run != nil && a.run.act.ID == act.ID {
 		return false
 	}
-	a.run = &actRun{act: *act, p: client.RelayActProgress{ActID: act.ID, State: actRunning}}
+	a.run = &actRun{
+		act: *act, begun: time.Now(), p: client.RelayActProgress{ActID: act.ID, State: actRunning},
+	}
 	return true
 }
 
@@ -121,6 +128,7 @@ func (s *session) act(run *actRun) error {
 	switch {
 	case err == nil && !done:
 		run.failures, run.waits = 0, 0
+		s.acts.update(run, func(p *client.RelayActProgress) { p.Error = "" })
 		return nil
 	case err == nil:
 		s.acts.update(run, func(p *client.RelayActProgress) { p.State, p.Error = actDone, run.note })
@@ -156,10 +164,12 @@ func (run *actRun) filter() source.Filter {
 	return source.Filter{ID: run.act.RowID, Code: run.act.Code}
 }
 
-// retrySlice hands refused rows over again. What is refused again gets its new code and problem. With rows
-// that stay, the slice is to be repeated.
+// retrySlice hands refused rows over again, but none that was refused after the act began: so the act ends.
+// What is refused again gets its new code and problem. With rows that stay, the slice is to be repeated.
 func (s *session) retrySlice(run *actRun) (done bool, err error) {
-	rows, err := s.conn.ReadRefused(s.page, run.filter(), run.after, s.c.Batch)
+	f := run.filter()
+	f.Before = time.Since(run.begun) - actMargin
+	rows, err := s.conn.ReadRefused(s.page, f, run.after, s.c.Batch)
 	if err != nil || len(rows) == 0 {
 		return err == nil, err
 	}
@@ -171,6 +181,7 @@ func (s *session) retrySlice(run *actRun) (done bool, err error) {
 		if _, err := s.conn.RemoveRefused(s.page, sub.done); err != nil {
 			return false, err
 		}
+		s.countDone(run, sub)
 	}
 	refused := append(sub.refused, sub.failing...)
 	if len(refused) > 0 {
@@ -182,12 +193,10 @@ func (s *session) retrySlice(run *actRun) (done bool, err error) {
 		failed = left(sub.stayed)
 	}
 	if failed != nil {
-		sub.refused, sub.failing = nil, nil // they count when the slice is repeated
-		s.progress(run, sub)
-		return false, failed
+		return false, failed // what was refused counts when the slice is repeated
 	}
 	run.after = rows[len(rows)-1].Key
-	s.progress(run, sub)
+	s.countRefused(run, len(refused))
 	return false, nil
 }
 
@@ -243,15 +252,31 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 	}
 	sub, err := s.resubmit(rows)
 	if err == nil {
-		err = left(append(sub.stayed, sub.failing...))
+		err = left(sub.stayed)
+	}
+	if err == nil && run.waits < sub.repeats() {
+		err = left(sub.failing)
 	}
 	if err != nil {
 		return false, err
 	}
+	for _, f := range sub.failing {
+		s.log.Warn("relay row cannot be replayed", "id", f.ID, "code", f.Code)
+	}
 	run.kept = kept[len(kept)-1].Kept()
 	run.next = began.Add(time.Duration(len(kept)) * time.Second / time.Duration(perSecond))
-	s.progress(run, sub)
+	s.countDone(run, sub)
+	s.countRefused(run, len(sub.refused)+len(sub.failing))
 	return false, nil
+}
+
+// repeats returns how often a slice is repeated because of its failing rows, before they count as refused.
+// If all rows fail, the cause is more likely the dispatcher.
+func (a *answer) repeats() int {
+	if len(a.done)+len(a.refused) > 0 {
+		return actTries
+	}
+	return actWaits - 1
 }
 
 // resubmit hands rows of an act over.
@@ -262,13 +287,19 @@ func (s *session) resubmit(rows []source.Row) (*submission, error) {
 	return sub, err
 }
 
-// progress counts the rows of a slice.
-func (s *session) progress(run *actRun, sub *submission) {
-	refused := len(sub.refused) + len(sub.failing)
+// countDone counts the accepted and replayed rows of a slice.
+func (s *session) countDone(run *actRun, sub *submission) {
 	s.acts.update(run, func(p *client.RelayActProgress) {
-		p.Matched += len(sub.done) + refused
+		p.Matched += len(sub.done)
 		p.Accepted += sub.accepted
 		p.Replayed += sub.replayed
-		p.Refused += refused
+	})
+}
+
+// countRefused counts refused rows of a slice.
+func (s *session) countRefused(run *actRun, n int) {
+	s.acts.update(run, func(p *client.RelayActProgress) {
+		p.Matched += n
+		p.Refused += n
 	})
 }

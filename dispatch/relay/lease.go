@@ -70,7 +70,7 @@ func (r *reader) renew(ctx context.Context) error {
 	case err == nil:
 		r.state.reported(report)
 		r.hold(sent.Add(leaseLength), false)
-		if r.acts.offer(reply.Act) {
+		if r.acts.take(reply.Act) {
 			process.Wake(r.wake)
 		}
 		return nil

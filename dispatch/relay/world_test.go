@@ -22,6 +22,7 @@ type world struct {
 	// connect opens the table, and sink is the server.
 	connect func(context.Context, SourceConfig) (Conn, error)
 	sink    Sink
+	log     *slog.Logger
 }
 
 // inWorld runs a test in a world.
@@ -34,7 +35,8 @@ func inWorld(t *testing.T, test func(w *world)) {
 			t.Fatal(wrong)
 		}
 		tb, srv := newTable(), newServer()
-		test(&world{T: t, tb: tb, srv: srv, c: sources[0], connect: tb.connect, sink: srv})
+		test(&world{T: t, tb: tb, srv: srv, c: sources[0], connect: tb.connect, sink: srv,
+			log: slog.New(slog.DiscardHandler)})
 	})
 }
 
@@ -53,7 +55,7 @@ func (w *world) start(holder string) *running {
 	var err error
 	p.Relay, err = New(Options{
 		Sources: []SourceConfig{w.c}, Sink: func(string) Sink { return w.sink }, Connect: w.connect,
-		Holder: holder, Registerer: p.registry, Logger: slog.New(slog.DiscardHandler),
+		Holder: holder, Registerer: p.registry, Logger: w.log,
 	})
 	if err != nil {
 		w.Fatal(err)
