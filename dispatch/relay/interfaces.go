@@ -32,10 +32,11 @@ type Conn interface {
 	// UpdateRefused changes code and problem of refused rows.
 	UpdateRefused(ctx context.Context, rows []source.Refusal) (int, error)
 
-	// ReadKept returns rows that were removed since a time, in the order of removal and after a place. The
-	// last page is empty. CountKept counts them up to a limit.
-	ReadKept(ctx context.Context, since time.Time, after source.Kept, limit int) ([]source.KeptRow, error)
-	CountKept(ctx context.Context, since time.Time, limit int) (int, error)
+	// ReadKept returns rows that were removed in a span of time, in the order of removal and after a place.
+	// A zero until is no limit. The last page is empty. CountKept counts them up to a limit.
+	ReadKept(ctx context.Context, since, until time.Time, after source.Kept, limit int) ([]source.KeptRow,
+		error)
+	CountKept(ctx context.Context, since, until time.Time, limit int) (int, error)
 	// PruneKept deletes at most limit rows that were removed longer ago than keep.
 	PruneKept(ctx context.Context, keep time.Duration, limit int) (int, error)
 	// Writable fails with source.ErrBroken if the server has become a replica, for example.

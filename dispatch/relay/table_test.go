@@ -285,13 +285,14 @@ func (c *tableConn) UpdateRefused(ctx context.Context, list []source.Refusal) (n
 	return n, err
 }
 
-func (c *tableConn) ReadKept(ctx context.Context, since time.Time, after source.Kept, limit int) (
+func (c *tableConn) ReadKept(ctx context.Context, since, until time.Time, after source.Kept, limit int) (
 	rows []source.KeptRow, err error) {
 	err = c.do(ctx, "read kept", func() error {
 		for _, row := range c.tb.kept { // they are in the order of removal
 			place := row.Kept()
 			behind := cmp.Or(place.DoneAt.Compare(after.DoneAt), cmp.Compare(place.Seq, after.Seq)) > 0
-			if !row.DoneAt.Before(since) && behind && len(rows) < limit {
+			in := !row.DoneAt.Before(since) && (until.IsZero() || !row.DoneAt.After(until))
+			if in && behind && len(rows) < limit {
 				rows = append(rows, row)
 			}
 		}
@@ -300,8 +301,8 @@ func (c *tableConn) ReadKept(ctx context.Context, since time.Time, after source.
 	return rows, err
 }
 
-func (c *tableConn) CountKept(ctx context.Context, since time.Time, limit int) (n int, err error) {
-	rows, err := c.ReadKept(ctx, since, source.Kept{}, limit)
+func (c *tableConn) CountKept(ctx context.Context, since, until time.Time, limit int) (n int, err error) {
+	rows, err := c.ReadKept(ctx, since, until, source.Kept{}, limit)
 	return min(max(len(rows), c.tb.many), limit), err
 }
 

@@ -40,7 +40,8 @@ func TestGlobals(t *testing.T) {
 	var read []string
 	var after source.Kept
 	for range 3 {
-		page, err := c.ReadKept(t.Context(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), after, 1)
+		page, err := c.ReadKept(t.Context(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{},
+			after, 1)
 		if err != nil || len(page) != 1 {
 			t.Fatalf("%d kept rows, %v", len(page), err)
 		}

@@ -5,28 +5,37 @@ import (
 	"time"
 )
 
-// replayMargin is read before the start of a replay. Replays are harmless, a row that is left out is not.
+// replayMargin widens the time of a replay at both ends: clocks differ. Replays are harmless, a row that is
+// left out is not.
 const replayMargin = 5 * time.Minute
 
 // keptOrder is the key of the table of removed rows.
 const keptOrder = "done_at, seq, id"
 
-// ReadKept returns removed rows in the order of their removal. The first page begins five minutes before
-// since, a time of this machine's clock; the clock of the database may differ. Later pages begin after the
-// last row of the page before. A page may have fewer rows than limit, as with Read; the last page is empty.
-func (c *Conn) ReadKept(ctx context.Context, since time.Time, after Kept, limit int) ([]KeptRow, error) {
+// ReadKept returns rows that were removed in a span of time, in the order of their removal. Later pages begin
+// after the last row of the page before. A page may have fewer rows than limit, as with Read; the last page
+// is empty.
+//
+// since and until are by this machine's clock. That of the database may differ, so the span begins five
+// minutes before since and ends five minutes after until. A zero until is no limit.
+func (c *Conn) ReadKept(ctx context.Context, since, until time.Time, after Kept, limit int,
+) ([]KeptRow, error) {
 	rows, _, err := c.readPage(ctx, limit, query{"read kept rows", c.source.limits.call,
-		c.d.micros("done_at"), c.keptSince(since, after), keptOrder})
+		c.d.micros("done_at"), c.keptIn(since, until, after), keptOrder})
 	return rows, err
 }
 
 // CountKept counts the rows that ReadKept would return from the start, up to the limit.
-func (c *Conn) CountKept(ctx context.Context, since time.Time, limit int) (int, error) {
-	return c.count(ctx, "count kept rows", limit, c.keptSince(since, Kept{})...)
+func (c *Conn) CountKept(ctx context.Context, since, until time.Time, limit int) (int, error) {
+	return c.count(ctx, "count kept rows", limit, c.keptIn(since, until, Kept{})...)
 }
 
-func (c *Conn) keptSince(since time.Time, after Kept) []any {
-	from := []any{" FROM ", c.t.done, c.d.byKey(), " WHERE done_at >= "}
+func (c *Conn) keptIn(since, until time.Time, after Kept) []any {
+	from := []any{" FROM ", c.t.done, c.d.byKey(), " WHERE "}
+	if !until.IsZero() {
+		from = append(from, "done_at <= ", c.d.ago(time.Since(until)-replayMargin), " AND ")
+	}
+	from = append(from, "done_at >= ")
 	if after == (Kept{}) {
 		return append(from, c.d.ago(time.Since(since)+replayMargin))
 	}

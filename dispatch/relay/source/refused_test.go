@@ -92,7 +92,7 @@ func TestKeptIsNotCut(t *testing.T) {
 		}
 		w.remains(c, "order-1", "a")
 		w.changed(c.Remove(t.Context(), keysOf(rows[1:])))(1)
-		w.changed(c.CountKept(t.Context(), time.Now(), 9))(1)
+		w.changed(c.CountKept(t.Context(), time.Now(), time.Time{}, 9))(1)
 	})
 }
 
@@ -166,10 +166,10 @@ func TestKept(t *testing.T) {
 				"NOW(3) - INTERVAL "+ago) + " WHERE id = '" + id + "'")
 		}
 
-		read := func(since time.Time) (ids []string) {
+		read := func(since, until time.Time) (ids []string) {
 			var after source.Kept
 			for {
-				page, err := c.ReadKept(t.Context(), since, after, 2)
+				page, err := c.ReadKept(t.Context(), since, until, after, 2)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -186,14 +186,20 @@ func TestKept(t *testing.T) {
 			}
 		}
 		now := time.Now()
-		for want, since := range map[string]time.Time{
-			"e a b c": now, "d e a b c": now.Add(-58 * time.Minute), "": now.Add(6 * time.Minute),
+		hour, later := now.Add(-58*time.Minute), now.Add(6*time.Minute)
+		for _, span := range []struct {
+			since, until time.Time
+			want         string
+		}{
+			{now, time.Time{}, "e a b c"}, {hour, time.Time{}, "d e a b c"}, {later, time.Time{}, ""},
+			{hour, now, "d e a b c"}, {hour, now.Add(-6 * time.Minute), "d"},
+			{hour, now.Add(-66 * time.Minute), ""},
 		} {
-			ids := read(since)
-			if got := strings.Join(ids, " "); got != want {
-				t.Errorf("kept since %v: %q, want %q", since, got, want)
+			ids := read(span.since, span.until)
+			if got := strings.Join(ids, " "); got != span.want {
+				t.Errorf("kept from %v to %v: %q, want %q", span.since, span.until, got, span.want)
 			}
-			w.changed(c.CountKept(t.Context(), since, 9))(len(ids))
+			w.changed(c.CountKept(t.Context(), span.since, span.until, 9))(len(ids))
 		}
 		w.changed(c.PruneKept(t.Context(), time.Minute, 9))(1)
 		w.changed(c.PruneKept(t.Context(), 0, 1))(1)
