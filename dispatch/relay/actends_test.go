@@ -54,6 +54,20 @@ func (w *world) flood(perSecond int) (end func()) {
 	}
 }
 
+// TestReplayEnds has more fresh rows than the replay hands over.
+func TestReplayEnds(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.keepRows(100)
+		defer w.flood(20)()
+		w.pass(time.Minute)
+		got := w.ask(client.RelayAct{Action: "replay", Since: time.Now().Add(-time.Hour), Rate: 15})
+		// 100 forgotten rows, those of the minute before, and of the time that clocks may differ
+		if got.State != "done" || got.Accepted != 100 || got.Replayed < 1180 || got.Replayed > 1200+20*310 {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
 // TestRetryEnds has rows that are refused faster than they are handed over again.
 func TestRetryEnds(t *testing.T) {
 	inWorld(t, func(w *world) {

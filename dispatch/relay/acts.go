@@ -223,7 +223,7 @@ func (s *session) dropSlice(run *actRun) (done bool, err error) {
 	return n < dropSlice, nil
 }
 
-// replaySlice hands kept rows over again, or counts them.
+// replaySlice hands kept rows over again, or counts them, but not those that were kept after the act began.
 func (s *session) replaySlice(run *actRun) (done bool, err error) {
 	if s.c.Keep == 0 {
 		run.failures = actTries
@@ -235,14 +235,14 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 	}
 	began := time.Now()
 	if run.act.DryRun {
-		n, err := s.conn.CountKept(s.page, run.act.Since, time.Time{}, maxCount+1)
+		n, err := s.conn.CountKept(s.page, run.act.Since, run.begun, maxCount+1)
 		s.acts.update(run, func(p *client.RelayActProgress) { p.Matched = min(n, maxCount) })
 		if n > maxCount {
 			run.note = "there are more rows; the count ends here"
 		}
 		return err == nil, err
 	}
-	kept, err := s.conn.ReadKept(s.page, run.act.Since, time.Time{}, run.kept, min(s.c.Batch, perSecond))
+	kept, err := s.conn.ReadKept(s.page, run.act.Since, run.begun, run.kept, min(s.c.Batch, perSecond))
 	if err != nil || len(kept) == 0 {
 		return err == nil, err
 	}

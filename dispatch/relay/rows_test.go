@@ -286,11 +286,12 @@ func TestProgressIsNoFailure(t *testing.T) {
 		}
 		p := w.start("a")
 		w.pass(10 * time.Minute)
-		if n := len(w.srv.accepted); n < 13_000 {
+		if n := get(w.srv, func() int { return len(w.srv.accepted) }); n < 13_000 {
 			t.Errorf("%d rows are accepted in ten minutes", n)
 		}
-		if p.Degraded() != nil || !strings.Contains(w.srv.report.Error, "250 rows wait") {
-			t.Errorf("degraded %v, report %+v", p.Degraded(), w.srv.report)
+		report := get(w.srv, func() client.RelayReport { return w.srv.report })
+		if p.Degraded() != nil || !strings.Contains(report.Error, "250 rows wait") {
+			t.Errorf("degraded %v, report %+v", p.Degraded(), report)
 		}
 	})
 }
