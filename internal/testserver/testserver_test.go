@@ -79,7 +79,7 @@ func TestFreePortsAreNeverChosenTwice(t *testing.T) {
 	for range 4 {
 		go func() {
 			var ports []string
-			for range 25 {
+			for range 100 {
 				ports = append(ports, FreePort(t))
 			}
 			chosen <- ports
@@ -90,8 +90,8 @@ func TestFreePortsAreNeverChosenTwice(t *testing.T) {
 		all = append(all, <-chosen...)
 	}
 	slices.Sort(all)
-	if n := len(slices.Compact(all)); n != 100 {
-		t.Errorf("%d different ports, want 100", n)
+	if n := len(slices.Compact(all)); n != 400 {
+		t.Errorf("%d different ports, want 400", n)
 	}
 }
 
