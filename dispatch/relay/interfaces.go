@@ -26,8 +26,9 @@ type Conn interface {
 	CountRefused(ctx context.Context, f source.Filter, limit int) (int, error)
 	// ReadRefused returns refused rows after a key in the order of id and number.
 	ReadRefused(ctx context.Context, f source.Filter, after source.Key, limit int) ([]source.Row, error)
+	// RemoveRefused is Remove for refused rows that were accepted after all.
 	RemoveRefused(ctx context.Context, keys []source.Key) (int, error)
-	// DropRefused deletes at most limit refused rows.
+	// DropRefused deletes at most limit refused rows, without a copy.
 	DropRefused(ctx context.Context, f source.Filter, limit int) (int, error)
 	// UpdateRefused changes code and problem of refused rows.
 	UpdateRefused(ctx context.Context, rows []source.Refusal) (int, error)

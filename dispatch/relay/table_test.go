@@ -238,9 +238,7 @@ func (c *tableConn) ReadRefused(ctx context.Context, f source.Filter, after sour
 	err = c.do(ctx, "read refused", func() error {
 		for _, r := range c.tb.matching(f) {
 			if compareKeys(r.Key, after) > 0 && len(rows) < limit {
-				request := fmt.Sprintf(`{"url":"https://shop.example/%s"}`, r.ID)
-				rows = append(rows, source.Row{Key: r.Key, Kind: r.Kind, Age: 30 * 24 * time.Hour,
-					BodyBytes: -1, Request: []byte(request), RequestBytes: len(request)})
+				rows = append(rows, refusedRow(&r))
 			}
 		}
 		return nil
@@ -248,10 +246,20 @@ func (c *tableConn) ReadRefused(ctx context.Context, f source.Filter, after sour
 	return rows, err
 }
 
+// refusedRow is a month old.
+func refusedRow(r *source.RefusedRow) source.Row {
+	request := fmt.Sprintf(`{"url":"https://shop.example/%s"}`, r.ID)
+	return source.Row{Key: r.Key, Kind: r.Kind, Age: 30 * 24 * time.Hour, BodyBytes: -1,
+		Request: []byte(request), RequestBytes: len(request)}
+}
+
 func (c *tableConn) RemoveRefused(ctx context.Context, keys []source.Key) (n int, err error) {
 	err = c.do(ctx, "remove refused", func() error {
 		for _, key := range keys {
-			delete(c.tb.refused, key)
+			if r, found := c.tb.refused[key]; found {
+				c.tb.kept = append(c.tb.kept, source.KeptRow{Row: refusedRow(&r), DoneAt: time.Now()})
+				delete(c.tb.refused, key)
+			}
 		}
 		return nil
 	})

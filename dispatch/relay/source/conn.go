@@ -19,7 +19,7 @@ const (
 
 // A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error that
 // wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock. Only a Read
-// of all rows may take 10 minutes.
+// of all rows may take 10 minutes, if the server can be reached.
 type Conn struct {
 	source *Source
 	db     session
@@ -170,15 +170,20 @@ func (d Dialect) ago(before time.Duration) []any {
 // Remove deletes rows and returns how many there were. With keep, it copies them in the same transaction.
 // It removes all of them or, with an error, none.
 func (c *Conn) Remove(ctx context.Context, keys []Key) (int, error) {
-	return chunks(ctx, c, "remove rows", keys, func(keys []Key) []statement {
-		remove := c.d.remove(c.t.outbox, "seq", keys)
+	return c.remove(ctx, "remove rows", c.t.outbox, "seq", keys)
+}
+
+// remove deletes accepted rows of a table. first is the first column of its primary key.
+func (c *Conn) remove(ctx context.Context, op, table, first string, keys []Key) (int, error) {
+	return chunks(ctx, c, op, keys, func(keys []Key) []statement {
+		remove := c.d.remove(table, first, keys)
 		if !c.keep {
 			return []statement{remove}
 		}
 		// If a second relay copies the same row in the same millisecond, this fails, and the row is gone at
 		// the next try. INSERT IGNORE would cut values that are too long.
 		keep := c.d.compose("INSERT INTO ", c.t.done, " (", copied, ") ",
-			c.d.with("SELECT "+copiedOf+" FROM", c.t.outbox, "seq", keys))
+			c.d.with("SELECT "+copiedOf+" FROM", table, first, keys))
 		return []statement{keep, remove}
 	})
 }

@@ -114,11 +114,9 @@ func (c *Conn) ReadRefused(ctx context.Context, f Filter, after Key, limit int) 
 	return rows, err
 }
 
-// RemoveRefused deletes refused rows and returns how many there were.
+// RemoveRefused is Remove for refused rows that were accepted after all.
 func (c *Conn) RemoveRefused(ctx context.Context, keys []Key) (int, error) {
-	return chunks(ctx, c, "delete refused rows", keys, func(keys []Key) []statement {
-		return []statement{c.d.remove(c.t.refused, "id", keys)}
-	})
+	return c.remove(ctx, "remove refused rows", c.t.refused, "id", keys)
 }
 
 // UpdateRefused replaces the code, the problem and the time of refused rows and returns how many there were.
@@ -135,7 +133,7 @@ func (c *Conn) UpdateRefused(ctx context.Context, refusals []Refusal) (int, erro
 	})
 }
 
-// DropRefused deletes refused rows, up to the limit, and returns how many there were.
+// DropRefused deletes refused rows, up to the limit, and returns how many there were. It keeps no copy.
 func (c *Conn) DropRefused(ctx context.Context, f Filter, limit int) (int, error) {
 	return c.deleteFirst(ctx, "delete refused rows", c.t.refused, "id, seq", c.d.where(f), limit)
 }

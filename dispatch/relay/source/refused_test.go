@@ -143,6 +143,29 @@ func TestRefusedBefore(t *testing.T) {
 	})
 }
 
+// TestRefusedAreKept checks that a refused row is kept if it was accepted after all, and not if it was
+// dropped.
+func TestRefusedAreKept(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		c := w.connect(source.Options{Keep: true})
+		w.insert("a", "dropped", "left")
+		rows := w.read(c, 0)
+		w.changed(c.Refuse(t.Context(), refusals("x", rows...)))(3)
+		w.changed(c.RemoveRefused(t.Context(), []source.Key{{Seq: rows[1].Seq, ID: "a"}, rows[0].Key}))(1)
+		w.changed(c.DropRefused(t.Context(), source.Filter{ID: "dropped"}, 9))(1)
+		w.changed(c.CountRefused(t.Context(), source.Filter{}, 9))(1)
+		kept, err := c.ReadKept(t.Context(), time.Now(), time.Time{}, source.Kept{}, 9)
+		if err != nil || len(kept) != 1 {
+			t.Fatalf("kept: %+v, %v; want one row", kept, err)
+		}
+		if r := kept[0]; r.Key != rows[0].Key || r.Kind != "callback" || string(r.Body) != "body of a" ||
+			string(r.Request) != `{"ref":"a"}` || r.Age.Abs() > time.Minute {
+			t.Errorf("kept row: %+v", r)
+		}
+	})
+}
+
 func sameKeys(a, b []source.Key) bool {
 	for _, k := range a {
 		if !slices.Contains(b, k) {
