@@ -17,8 +17,14 @@ const (
 	// fullTimeout bounds a Read from the beginning. While a snapshot is held in the database, dead rows stay:
 	// a server may have to pass millions of them to the first row.
 	fullTimeout = 10 * time.Minute
+	// silenceTimeout bounds how long an unreachable server remains unnoticed.
+	silenceTimeout = 30 * time.Second
 	// lockTimeout bounds the wait for a lock of another session.
 	lockTimeout = 2 * time.Second
+	// idleTimeout is when a MySQL server ends the session of a relay that sends nothing. A removal takes
+	// several statements there, so a relay that is frozen in the middle would keep the locks of its rows, and
+	// stop the relay that takes over. An idle relay sends a statement a minute at least.
+	idleTimeout = 2 * time.Minute
 )
 
 // Options are the options of a Source.
@@ -48,13 +54,16 @@ type Source struct {
 	dial              func(context.Context) (session, error)
 }
 
-// limits bound calls of a Conn: a Read from the beginning, and each other call.
-type limits struct{ full, call time.Duration }
+// limits bound calls of a Conn (a Read from the beginning, and each other call), the silence of a server, and
+// that of a relay.
+type limits struct{ full, call, silence, idle time.Duration }
+
+var defaultLimits = limits{
+	full: fullTimeout, call: queryTimeout, silence: silenceTimeout, idle: idleTimeout,
+}
 
 // Open checks the options. It does not connect. Errors have no part of the DSN.
-func Open(o Options) (*Source, error) {
-	return open(o, limits{full: fullTimeout, call: queryTimeout})
-}
+func Open(o Options) (*Source, error) { return open(o, defaultLimits) }
 
 func open(o Options, l limits) (*Source, error) {
 	scheme, _, isURL := strings.Cut(o.DSN, "://")

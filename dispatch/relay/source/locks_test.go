@@ -65,6 +65,42 @@ func TestLockedRow(t *testing.T) {
 	})
 }
 
+// TestFrozenRelay checks that a relay that is frozen in a removal does not keep the locks of its rows. On
+// PostgreSQL a removal is one message.
+func TestFrozenRelay(t *testing.T) {
+	eachServer(t, func(t *testing.T, s server) {
+		if s.dialect == source.Postgres {
+			return
+		}
+		w := newWorld(t, s)
+		w.insert("a")
+		c := w.connect(source.Options{})
+		rows := w.read(c, 0)
+		o, err := source.OpenIdle(source.Options{DSN: w.url}, 3*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frozen, err := o.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(frozen.Close)
+		if err := frozen.RemoveWithoutCommit(t.Context(), keysOf(rows)); err != nil {
+			t.Fatal(err)
+		}
+		testserver.Until(t, "the removal by another relay", func() bool {
+			n, err := c.Remove(t.Context(), keysOf(rows))
+			if errors.Is(err, source.ErrBroken) || err == nil && n != 1 {
+				t.Fatalf("removed %d rows, %v", n, err)
+			}
+			return err == nil
+		})
+		if _, err := frozen.Remove(t.Context(), keysOf(rows)); !errors.Is(err, source.ErrBroken) {
+			t.Errorf("the frozen relay removed a row: %v, want ErrBroken", err)
+		}
+	})
+}
+
 // TestLockedTable checks the first part of a table that another session changes.
 func TestLockedTable(t *testing.T) {
 	eachServer(t, func(t *testing.T, s server) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -50,6 +51,7 @@ func (s *Source) openMySQL(o Options) error {
 	c.ClientFoundRows = true
 	// Contexts bound the calls. One that ends closes the connection.
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, s.limits.full, queryTimeout
+	c.DialFunc = s.limits.dialer().DialContext
 	c.Logger = &mysql.NopLogger{}
 	if err := c.Apply(mysql.Charset("utf8mb4", "")); err != nil {
 		return err
@@ -58,7 +60,7 @@ func (s *Source) openMySQL(o Options) error {
 	if err != nil {
 		return err
 	}
-	s.dial = func(ctx context.Context) (session, error) { return dialMySQL(ctx, connector) }
+	s.dial = func(ctx context.Context) (session, error) { return dialMySQL(ctx, connector, s.limits.idle) }
 	return nil
 }
 
@@ -104,19 +106,22 @@ type mysqlSession struct {
 // be read. lock_wait_timeout is that of tables. sql_safe_updates would refuse a DELETE with a join. With a
 // low div_precision_increment, places of kept rows would be rounded. With completion_type, a COMMIT could
 // begin the next transaction.
-var mysqlSettings = []string{
-	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-	fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', "+
-		"innodb_lock_wait_timeout = %[1]d, lock_wait_timeout = %[1]d, sql_safe_updates = 0, "+
-		"div_precision_increment = 6, completion_type = 0", int(lockTimeout.Seconds())),
+func mysqlSettings(idle time.Duration) []string {
+	return []string{
+		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+		fmt.Sprintf("SET SESSION autocommit = 1, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', "+
+			"innodb_lock_wait_timeout = %[1]d, lock_wait_timeout = %[1]d, wait_timeout = %[2]d, "+
+			"sql_safe_updates = 0, div_precision_increment = 6, completion_type = 0",
+			int(lockTimeout.Seconds()), int(idle.Seconds())),
+	}
 }
 
-func dialMySQL(ctx context.Context, connector driver.Connector) (session, error) {
+func dialMySQL(ctx context.Context, connector driver.Connector, idle time.Duration) (session, error) {
 	m := &mysqlSession{pool: sql.OpenDB(connector)}
 	m.pool.SetMaxOpenConns(1)
 	var err error
 	m.conn, err = m.pool.Conn(ctx)
-	for _, set := range mysqlSettings {
+	for _, set := range mysqlSettings(idle) {
 		if err != nil {
 			return nil, errors.Join(err, m.pool.Close())
 		}
@@ -212,7 +217,7 @@ func (m *mysqlSession) kind(err error) error {
 	switch server.Number {
 	case 1290, 1792, 1836: // read-only; another server may have become the primary
 		return ErrBroken
-	case 1053, 1077, 1927, 3169: // shutdown, killed
+	case 1053, 1077, 1927, 3169, 4031: // shutdown, killed, idle
 		return ErrBroken
 	}
 	return nil

@@ -36,6 +36,7 @@ func (s *Source) openPostgres(o Options) error {
 		config.RuntimeParams["application_name"] = "dispatcher"
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
+	config.DialFunc = s.limits.dialer().DialContext
 	addresses := []string{hostPort(config.Host, config.Port)}
 	for _, f := range config.Fallbacks {
 		if a := hostPort(f.Host, f.Port); !slices.Contains(addresses, a) {

@@ -1,0 +1,134 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-ff5a32d8/dispatcher/dispatch/relay/source"
+	"github.com/seed-ff5a32d8/dispatcher/internal/testserver"
+)
+
+// A road is a proxy for one connection to a server.
+type road struct {
+	url string
+	// ends are its two connections.
+	ends chan net.Conn
+	// passed is the number of bytes that went to the server.
+	passed atomic.Int64
+}
+
+func newRoad(t *testing.T, server string) *road {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = listener.Addr().String()
+	r := &road{url: u.String(), ends: make(chan net.Conn, 2)}
+	var copies sync.WaitGroup
+	copies.Go(func() {
+		from, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		r.ends <- from
+		r.ends <- to
+		copies.Go(func() {
+			_, _ = io.Copy(from, to)
+			_ = from.Close()
+		})
+		_, _ = io.Copy(to, io.TeeReader(from, r))
+	})
+	t.Cleanup(func() {
+		_, _ = listener.Close(), to.Close()
+		copies.Wait()
+	})
+	return r
+}
+
+// Write counts bytes.
+func (r *road) Write(p []byte) (int, error) {
+	r.passed.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// vanish lets the system drop every packet of both sides, as if nothing were at their addresses.
+func (r *road) vanish(t *testing.T) {
+	t.Helper()
+	nothing := []syscall.SockFilter{{Code: syscall.BPF_RET | syscall.BPF_K}}
+	for range cap(r.ends) {
+		connection, err := (<-r.ends).(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := connection.Control(func(fd uintptr) {
+			//lint:ignore SA1019 a filter of one line needs no package
+			err = syscall.AttachLsf(int(fd), nothing)
+		})
+		if err := errors.Join(failed, err); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestVanishedServer checks that a Read from the beginning ends soon if the server can no longer be reached:
+// before it got the query, and while it works on it.
+func TestVanishedServer(t *testing.T) {
+	directly(t, func(t *testing.T, s server) {
+		w := newWorld(t, s)
+		const silence = 3 * time.Second
+		connect := func() (*road, *source.Conn) {
+			r := newRoad(t, w.url)
+			o, err := source.OpenSilence(source.Options{DSN: r.url}, silence)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := o.Connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return r, c
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*silence)
+		defer cancel()
+		before, idle := connect()
+		during, waiting := connect()
+		tx := w.begin()
+		w.in(tx, w.sql("LOCK TABLE dispatcher_outbox IN ACCESS EXCLUSIVE MODE",
+			"LOCK TABLES dispatcher_outbox WRITE"))
+		passed := during.passed.Load()
+		read := make(chan error, 2)
+		go func() {
+			_, _, err := waiting.Read(ctx, 0, 9)
+			read <- err
+		}()
+		testserver.Until(t, "the query to pass", func() bool { return during.passed.Load() > passed })
+		during.vanish(t)
+		before.vanish(t)
+		_, _, err := idle.Read(ctx, 0, 9)
+		read <- err
+		for range 2 {
+			if err := <-read; !errors.Is(err, source.ErrBroken) || ctx.Err() != nil {
+				t.Errorf("read from a server that vanished: %v, want ErrBroken before its limit", err)
+			}
+		}
+		w.in(tx, w.sql("SELECT 1", "UNLOCK TABLES"))
+	})
+}
