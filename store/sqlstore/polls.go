@@ -83,8 +83,11 @@ func (t *tx) registerPolls(entries []*acceptEntry) ([]*acceptEntry, error) {
 		}
 	}
 	for _, e := range same {
-		e.original = first[e.Live]
-		e.out = store.Accepted{Callback: e.original.out.Callback, Replayed: true, Err: e.original.out.Err}
+		answer := first[e.Live]
+		e.out = store.Accepted{Callback: answer.out.Callback, Replayed: true, Err: answer.out.Err}
+		if !answer.out.Replayed { // else both have the open poll, and the first may still be refused
+			e.original = answer
+		}
 	}
 	for _, e := range slices.Concat(polls, same) {
 		if err := t.moveKeyToOpenPoll(e); err != nil {
