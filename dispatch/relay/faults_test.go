@@ -342,3 +342,58 @@ func (s shortSink) Submit(ctx context.Context, source string, b client.RelayBatc
 	}
 	return reply, err
 }
+
+// TestUnreachableSourceIsLeftToAnother has a holder that cannot connect, and a standby that can.
+func TestUnreachableSourceIsLeftToAnother(t *testing.T) {
+	inWorld(t, func(w *world) {
+		refused := func(context.Context, SourceConfig) (Conn, error) { return nil, errors.New("no route") }
+		w.connect = refused
+		w.insert("a")
+		a := w.start("a")
+		w.pass(5 * time.Second)
+		w.connect = w.tb.connect
+		b := w.start("b")
+		w.pass(40 * time.Second)
+		w.wants(0, "a")
+		w.metric(b, `leader{source="pay"}`, 1)
+		w.pass(time.Minute)
+		if a.Degraded() != nil || b.Degraded() != nil {
+			t.Errorf("degraded %v, %v", a.Degraded(), b.Degraded())
+		}
+		b.end()
+		w.connect = refused
+		w.start("c")
+		taken := w.logTo()
+		w.start("d")
+		w.pass(4 * time.Minute)
+		if r := get(w.srv, func() client.RelayReport { return w.srv.report }); r.LagMs < 90_000 {
+			t.Errorf("no process can connect: report %+v", r)
+		}
+		if n := strings.Count(taken.String(), "relay source taken"); n > 2 {
+			t.Errorf("taken %d times by one process", n)
+		}
+	})
+}
+
+// TestLoneRelayKeepsAnUnreachableSource checks that health and lag go on although the lease is given back.
+func TestLoneRelayKeepsAnUnreachableSource(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.connect = func(context.Context, SourceConfig) (Conn, error) { return nil, errors.New("no route") }
+		logged := w.logTo()
+		p := w.start("a")
+		w.pass(31 * time.Second)
+		for i := range 20 {
+			w.pass(10 * time.Second)
+			lag, want := p.series(t)[`lag_seconds{source="pay"}`], float64(41+10*i)
+			if len(p.Degraded()) != 1 || lag != want {
+				t.Fatalf("degraded %v, lag %v, want %v", p.Degraded(), lag, want)
+			}
+		}
+		if r := get(w.srv, func() client.RelayReport { return w.srv.report }); r.LagMs < 225_000 {
+			t.Errorf("report %+v", r)
+		}
+		if n := strings.Count(logged.String(), "relay source"); n != 3 {
+			t.Errorf("the log is %s", logged)
+		}
+	})
+}

@@ -16,6 +16,8 @@ const (
 	leaseLength = 10 * time.Second
 	renewEvery  = 3 * time.Second
 	renewWithin = 5 * time.Second
+	// awayFor is longer than a standby takes to notice that the lease is free.
+	awayFor = 15 * time.Second
 
 	codeHeld   client.Code = "relay_held"
 	codeOrigin client.Code = "relay_origin"
@@ -25,6 +27,8 @@ const (
 type lease struct {
 	mu    sync.Mutex
 	until time.Time
+	// away is until when this process leaves the lease to another one. Only renewals use it.
+	away time.Time
 }
 
 func (l *lease) set(until time.Time) {
@@ -56,6 +60,15 @@ func (r *reader) renewals(ctx context.Context) {
 
 // renew takes or renews the lease, reports, and learns of an act.
 func (r *reader) renew(ctx context.Context) error {
+	if time.Now().Before(r.lease.away) {
+		return nil
+	}
+	if r.state.givesWay() {
+		r.log.Warn("relay source given back: it cannot be reached from here", "for", awayFor)
+		r.lease.away = time.Now().Add(awayFor)
+		r.release(ctx)
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	sent := time.Now()

@@ -45,14 +45,16 @@ func newMetrics(p process.Metrics, sources []SourceConfig) *metrics {
 	}
 }
 
-// watch adds gauges that are read at each scrape. In a process that does not read the source they are zero:
-// its values are old.
+// watch adds gauges that are read at each scrape. In a process that does not have to read the source they are
+// zero: its values are old.
 func watch(p process.Metrics, readers []*reader) {
 	gauges := func(name, help string, read func(s *state) float64) {
 		sources := make(map[string]func() float64, len(readers))
 		for _, r := range readers {
 			sources[r.c.Label()] = func() float64 {
-				return r.state.read(func(s *state) float64 { return process.Truth(s.leader) * read(s) })
+				return r.state.read(func(s *state) float64 {
+					return process.Truth(s.leader || !s.unreachable.IsZero()) * read(s)
+				})
 			}
 		}
 		p.Gauges(name, help, "source", sources)
@@ -65,5 +67,5 @@ func watch(p process.Metrics, readers []*reader) {
 	gauges("relay_refused_rows", "Rows in the table of refused rows, by source, counted to 10,001.",
 		func(s *state) float64 { return float64(s.refusedRows) })
 	gauges("relay_leader", "1 if this process reads the source, by source.",
-		func(*state) float64 { return 1 })
+		func(s *state) float64 { return process.Truth(s.leader) })
 }

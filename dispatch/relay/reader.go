@@ -83,6 +83,7 @@ func (r *reader) readAll(ctx context.Context) {
 // session reads through one connection while this process has the lease. Its error is that of the source.
 func (r *reader) session(ctx, page context.Context) error {
 	conn, err := r.o.Connect(ctx, r.c)
+	r.state.connected(err == nil)
 	if err != nil {
 		return err
 	}

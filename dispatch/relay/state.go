@@ -25,7 +25,11 @@ type state struct {
 	scanned time.Time
 	// oldest is when the oldest row was inserted that waits. Without such a row, it is when the next scan is
 	// due: the lag begins then.
-	oldest      time.Time
+	oldest time.Time
+	// unreachable is since when this process fails to connect to the source; zero: it does not fail. gaveWay:
+	// it has given the lease back since then.
+	unreachable time.Time
+	gaveWay     bool
 	waiting     int
 	refusedRows int
 	err         string
@@ -48,7 +52,10 @@ func (s *state) lead(leader, standby bool) (wasLeader, wasStandby bool) {
 	defer s.mu.Unlock()
 	wasLeader, wasStandby = s.leader, s.standby
 	now := time.Now()
-	if leader && !s.leader {
+	if standby {
+		s.unreachable = time.Time{}
+	}
+	if leader && !s.leader && s.unreachable.IsZero() {
 		s.scanned, s.oldest = now, now
 	}
 	if s.standby && !standby {
@@ -56,6 +63,30 @@ func (s *state) lead(leader, standby bool) (wasLeader, wasStandby bool) {
 	}
 	s.leader, s.standby = leader, standby
 	return wasLeader, wasStandby
+}
+
+// connected notes whether a connection to the source was opened.
+func (s *state) connected(ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case ok:
+		s.unreachable, s.gaveWay = time.Time{}, false
+	case s.unreachable.IsZero():
+		s.unreachable = time.Now()
+	}
+}
+
+// givesWay reports whether another process should try to connect. It is so once an outage: if no process can
+// connect, the lag of one has to grow.
+func (s *state) givesWay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leader || s.gaveWay || s.unreachable.IsZero() || time.Since(s.unreachable) < degradedAfter {
+		return false
+	}
+	s.gaveWay = true
+	return true
 }
 
 // waits notes when the oldest row that waits was inserted.
