@@ -76,15 +76,7 @@ func TestFrozenRelay(t *testing.T) {
 		w.insert("a")
 		c := w.connect(source.Options{})
 		rows := w.read(c, 0)
-		o, err := source.OpenIdle(source.Options{DSN: w.url}, 3*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		frozen, err := o.Connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(frozen.Close)
+		frozen := w.connectTo(source.OpenIdle(source.Options{DSN: w.url}, 3*time.Second))
 		if err := frozen.RemoveWithoutCommit(t.Context(), keysOf(rows)); err != nil {
 			t.Fatal(err)
 		}
@@ -188,16 +180,7 @@ func TestLongScan(t *testing.T) {
 		w := newWorld(t, s)
 		const call = 300 * time.Millisecond
 		connect := func() *source.Conn {
-			o, err := source.OpenWithin(source.Options{DSN: w.url}, time.Minute, call)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := o.Connect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return c
+			return w.connectTo(source.OpenWithin(source.Options{DSN: w.url}, time.Minute, call))
 		}
 		w.insert("a")
 		full, tails := connect(), []*source.Conn{connect(), connect()}

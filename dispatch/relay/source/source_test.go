@@ -216,7 +216,16 @@ func (w *world) open(o source.Options) *source.Source {
 // connect opens a connection of the source.
 func (w *world) connect(o source.Options) *source.Conn {
 	w.t.Helper()
-	c, err := w.open(o).Connect(w.t.Context())
+	return w.connectTo(w.open(o), nil)
+}
+
+// connectTo opens a connection of an opened source.
+func (w *world) connectTo(s *source.Source, err error) *source.Conn {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	c, err := s.Connect(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -95,16 +95,7 @@ func TestVanishedServer(t *testing.T) {
 		const silence = 3 * time.Second
 		connect := func() (*road, *source.Conn) {
 			r := newRoad(t, w.url)
-			o, err := source.OpenSilence(source.Options{DSN: r.url}, silence)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := o.Connect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return r, c
+			return r, w.connectTo(source.OpenSilence(source.Options{DSN: r.url}, silence))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*silence)
 		defer cancel()
