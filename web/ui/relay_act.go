@@ -35,7 +35,7 @@ func (u *UI) relayActs() []Route {
 			return refused(store.RelayDrop)(r, name)
 		}},
 		{name: "replay", ask: (*form).askRelayReplay, do: order((*request).relayReplay)},
-		{name: "cancel", danger: true, do: func(r *request, name string) error {
+		{name: "cancel", ask: (*form).askRelayCancel, danger: true, do: func(r *request, name string) error {
 			_, err := u.Engine.CancelRelayAct(r.ctx, r.caller.Project, name, r.by())
 			return err
 		}},
@@ -94,6 +94,15 @@ func (f *form) askRefusedDrop(s store.RelaySource) error {
 	}
 	f.Fields = []field{f.askCode("relay.drop.code", &s, option{Text: f.T("relay.drop.choose")})}
 	f.Fields[0].Required = true
+	return nil
+}
+
+// askRelayCancel says which act is canceled, and how far it is.
+func (f *form) askRelayCancel(s store.RelaySource) error {
+	if s.Act.Open() {
+		f.Facts = append(f.Facts, fact{Name: f.T("relay.action"), Value: f.relayActView(&s.Act).Says})
+		f.addFacts("relay.matched", grouped(int64(s.Act.Matched)))
+	}
 	return nil
 }
 
