@@ -75,13 +75,13 @@ func TestRelayCommands(t *testing.T) {
 			run(console.ExitOK, "1 of 1 refused rows deleted", "relay", "drop", "pay", "--all")
 
 			insert("order-3", `{"url":"https://shop.example/","payload":1,"delay":"1h"}`)
-			testserver.Until(t, "order-3 is kept", func() bool {
-				return outbox.Count(t, "dispatcher_outbox_done") == 1
+			testserver.Until(t, "order-3 is kept, and order-1 that was retried", func() bool {
+				return outbox.Count(t, "dispatcher_outbox_done") == 2
 			})
 			since := time.Now().Add(-time.Hour).Format(time.RFC3339)
-			run(console.ExitOK, "1 kept rows; nothing was submitted", "relay", "replay", "pay",
+			run(console.ExitOK, "2 kept rows; nothing was submitted", "relay", "replay", "pay",
 				"--since", since, "--dry-run")
-			run(console.ExitOK, "1 kept rows: 0 accepted, 1 replayed, 0 refused", "relay", "replay", "pay",
+			run(console.ExitOK, "2 kept rows: 0 accepted, 2 replayed, 0 refused", "relay", "replay", "pay",
 				"--since", since)
 			run(console.ExitFailed, "409 relay_held", "relay", "forget", "pay")
 			server.End(t)
