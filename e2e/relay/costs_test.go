@@ -331,6 +331,7 @@ func TestCostsOfAHeldSnapshot(t *testing.T) {
 		if have, want := callbackCount(tr), o.count(`SELECT count(*) FROM orders`); have != want {
 			tr.Errorf("%d callbacks, want %d", have, want)
 		}
+		tr.Backend.SkipReconciliation("there can be millions of callbacks, and the test has counted them")
 	})
 }
 
