@@ -53,7 +53,7 @@ build: ## Build ./bin/dispatcher: one static binary
 # PART=smoke runs one part alone; `go run ./internal/testrun -list test` lists them.
 TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
 
-test: setup ## vet, staticcheck, unit tests, real servers, race detector and smoke tests; about twelve minutes
+test: setup ## vet, staticcheck, unit tests, real servers, race detector and smoke tests; fifteen minutes
 	@$(TESTRUN) test
 
 test-full: setup-full ## All faults, races, simulations and pages; an hour; writes docs/reports/faults.md
