@@ -191,7 +191,7 @@ func Sized[T any](small, full, long T) T {
 // same port. There are more blocks than packages with servers.
 const (
 	firstPort  = 10_240
-	blockCount = 16
+	blockCount = 20
 	blockSize  = 625
 
 	// portCount is the number of ports that a process chooses from. The first port of its block is its guard.
