@@ -117,8 +117,9 @@ func terminated(tr *trial) {
 	}
 }
 
-// takeover is the limit from SIGTERM until another relay holds the source: a standby asks each three seconds.
-const takeover = 4 * time.Second
+// takeover is the limit from SIGTERM until another relay holds the source. A lease that is not given back
+// lasts longer, because it is renewed each three seconds.
+const takeover = leaseTime - 3*time.Second
 
 // stoppedFor is longer than the lease of a source.
 const stoppedFor = leaseTime + 5*time.Second
