@@ -262,7 +262,12 @@ func (db *DB) ForgetRelay(ctx context.Context, project, name string, now int64,
 			name); err != nil {
 			return s, err
 		}
+		before := fields{"origin": s.Origin}
+		if act := s.Act; act.Open() {
+			act.State = store.RelayActCanceled
+			before["act"] = endedAct(&act)
+		}
 		return s, t.auditChange(project, "relay.forget", relayObject(name), now, by,
-			auditDiff{before: fields{"origin": s.Origin}}, nil)
+			auditDiff{before: before}, nil)
 	})
 }
