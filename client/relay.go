@@ -93,12 +93,30 @@ type RelayReply struct {
 	Results []RelayResult `json:"results"`
 	// An act that the holder is to carry out. Null: none.
 	Act *RelayAct `json:"act" api:"null"`
+	// Time of the server's clock, which `act.requested_at` is a time of. Null without `holder`.
+	Now time.Time `json:"now" api:"null"`
+	// Lag of the source, as GET /v1/relay/{source} shows it. A relay that takes the source reports that it
+	// grows until the table is read. Zero without `holder`.
+	LagMs int64 `json:"lag_ms"`
 }
 
 // A RelayResult is the result of one row: 202 accepted, 200 accepted before (a replay), or a problem.
 type RelayResult struct {
 	Status  int      `json:"status"`
 	Problem *Problem `json:"problem,omitempty"`
+}
+
+// appendJSON implements appender. A reply has very many results.
+func (r RelayResult) appendJSON(b []byte) ([]byte, error) {
+	b = strconv.AppendInt(append(b, `{"status":`...), int64(r.Status), 10)
+	if r.Problem != nil {
+		var err error
+		b, err = AppendJSON(append(b, `,"problem":`...), r.Problem)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return append(b, '}'), nil
 }
 
 // A RelayAct is an action of a person on the rows of a source. Its relay carries it out.
@@ -229,7 +247,7 @@ func (c *Client) ReplayKept(ctx context.Context, source string, r RelayReplay) (
 }
 
 // CancelRelayAct ends the open retry, drop or replay of a source. Its relay stops within seconds; what it has
-// done stays. Without an open act nothing changes.
+// done stays. The counts of the act are those of the last report. Without an open act nothing changes.
 func (c *Client) CancelRelayAct(ctx context.Context, source, reason string) (RelaySource, error) {
 	return call[RelaySource](ctx, c, "POST", Change{reason}, "relay", source, "cancel")
 }

@@ -68,12 +68,13 @@ func (s *RelaySource) Held(now int64) bool {
 	return s.Holder != "" && s.HeldUntil > now && s.HeldUntil <= now+MaxRelayLease
 }
 
-// LagMs returns the reported lag at now, in milliseconds, at most MaxRelayLag. While no relay holds the
-// source, it grows by the time since the report.
+// LagMs returns the reported lag at now, in milliseconds, at most MaxRelayLag. It grows by the time since the
+// report while no relay holds the source, or its holder does not report.
 func (s *RelaySource) LagMs(now int64) int64 {
 	lag := s.Report.LagMs
-	if s.ReportedAt > 0 && !s.Held(now) {
-		lag += max(now-s.ReportedAt, 0)
+	since := now - s.ReportedAt
+	if s.ReportedAt > 0 && (since > RelayLease || since > 0 && !s.Held(now)) {
+		lag += since
 	}
 	return min(lag, MaxRelayLag)
 }

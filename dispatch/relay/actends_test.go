@@ -87,15 +87,26 @@ func TestRetryEnds(t *testing.T) {
 	})
 }
 
-// TestActsIgnoreClocks has a dispatcher whose clock differs by a day.
+// TestActsIgnoreClocks has a dispatcher whose clock differs by a day from the relay's.
 func TestActsIgnoreClocks(t *testing.T) {
 	for _, skew := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {
 		inWorld(t, func(w *world) {
 			w.c.Keep = 48 * time.Hour
+			w.srv.ahead = skew
 			_, repair := w.refuseAll(3)
-			repair()
 			asked := time.Now().Add(skew)
-			got := w.ask(client.RelayAct{Action: "retry", RequestedAt: asked})
+			w.pass(time.Second)
+			w.insert("unseen-0")
+			w.pass(time.Second)
+			got := w.ask(client.RelayAct{Action: "drop", Code: "invalid", RequestedAt: asked})
+			w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Dropped: 3})
+			w.tb.mu.Lock()
+			clear(w.tb.refused)
+			w.tb.mu.Unlock()
+			w.insert("row-0", "row-1", "row-2")
+			w.pass(10 * time.Second)
+			repair()
+			got = w.ask(client.RelayAct{Action: "retry", RequestedAt: asked})
 			w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 3, Accepted: 3})
 			since := time.Now()
 			w.insert("kept")
@@ -126,7 +137,7 @@ func TestReplayPassesRowsThatFail(t *testing.T) {
 			return nil
 		}
 		got := w.ask(client.RelayAct{Action: "replay", Since: time.Now().Add(-time.Hour)})
-		if got.State != "done" || got.Matched != 100 || got.Accepted+got.Replayed != 98 || got.Refused != 2 {
+		if got.State != "done" || got.Matched != 100 || got.Accepted != 98 || got.Refused != 2 {
 			t.Errorf("got %+v", got)
 		}
 		for _, want := range []string{"id=row-0015 code=internal", "id=row-0042 code=broken"} {
@@ -186,7 +197,7 @@ func TestRemovedRowsCountOnce(t *testing.T) {
 		repair()
 		failures := 0
 		w.tb.call = func(op string, after bool) error {
-			if op == "update refused" && failures < 3 {
+			if op == "update refused" && failures < 3 || op == "remove refused" && !after && failures < 2 {
 				failures++
 				return errors.New("lock timeout")
 			}
@@ -209,8 +220,78 @@ func TestRemovedRowsCountOnce(t *testing.T) {
 	})
 }
 
-// TestCancelledActStops has a server that ends an act. A later act begins from the start.
-func TestCancelledActStops(t *testing.T) {
+// TestRefusedRowsCountOnce has a row that stays for a while, so its slice is repeated. The filter no longer
+// has the rows that were refused for another reason.
+func TestRefusedRowsCountOnce(t *testing.T) {
+	for _, code := range []string{"", "invalid"} {
+		inWorld(t, func(w *world) {
+			w.refuseAll(10)
+			tries := 0
+			w.srv.judge = func(row *client.RelayRow) *client.RelayResult {
+				switch {
+				case row.ID == "row-0003":
+					return nil
+				case row.ID != "row-0000":
+					return result(http.StatusUnprocessableEntity, "changed")
+				case tries < 3:
+					tries++
+					return result(http.StatusTooManyRequests, "rate_limited")
+				}
+				return nil
+			}
+			want := client.RelayActProgress{State: "done", Matched: 10, Accepted: 2, Refused: 8}
+			if code != "" { // row-0003 has another one
+				want.Matched, want.Accepted = 9, 1
+			}
+			w.wantsProgress(w.ask(client.RelayAct{Action: "retry", Code: code}), want)
+		})
+	}
+}
+
+// TestReplayAfterAnOutage has a row that fails a few times after the dispatcher was down.
+func TestReplayAfterAnOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.keepRows(10)
+		began, failures := time.Now(), 0
+		w.srv.call = func(b *client.RelayBatch, after bool) error {
+			if !after && len(b.Rows) > 0 && time.Since(began) < time.Minute {
+				return &client.NoAnswerError{Err: errors.New("connection refused")}
+			}
+			return nil
+		}
+		w.srv.judge = func(row *client.RelayRow) *client.RelayResult {
+			if row.ID == "row-0007" && failures < 3 {
+				failures++
+				return result(http.StatusInternalServerError, "broken")
+			}
+			return nil
+		}
+		got := w.ask(client.RelayAct{Action: "replay", Since: began.Add(-time.Hour)})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 10, Accepted: 10})
+	})
+}
+
+// TestActGoesOnAtAnotherRelay has acts with the progress of a relay that ended. A replay begins again.
+func TestActGoesOnAtAnotherRelay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.keepRows(5)
+		earlier := client.RelayActProgress{Matched: 1000, Dropped: 900, Accepted: 100, Error: "stopped"}
+		got := w.ask(client.RelayAct{Action: "replay", Since: time.Now().Add(-time.Hour),
+			RelayActProgress: earlier})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 5, Accepted: 5})
+		w.srv.judge = func(*client.RelayRow) *client.RelayResult {
+			return result(http.StatusUnprocessableEntity, "invalid")
+		}
+		w.insert("x", "y")
+		w.pass(10 * time.Second)
+		got = w.ask(client.RelayAct{Action: "drop", RelayActProgress: earlier})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 1002, Dropped: 902,
+			Accepted: 100})
+	})
+}
+
+// TestCanceledActStops has a server that ends an act. A later act begins from the start.
+func TestCanceledActStops(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.keepRows(1000)
 		act := client.RelayAct{ID: "first", Action: "replay", Since: time.Now().Add(-time.Hour), Rate: 10}

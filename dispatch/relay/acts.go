@@ -46,21 +46,25 @@ type acts struct {
 type actRun struct {
 	act client.RelayAct
 	p   client.RelayActProgress
-	// begun is when this process learned of the act.
-	begun time.Time
+	// requested is when the act was requested, and begun when this process learned of it.
+	requested, begun time.Time
 	// after and kept are the last rows that were read.
 	after source.Key
 	kept  source.Kept
 	// next is when the next slice is due. failures and waits count its failed tries in the source and in the
-	// dispatcher.
-	next            time.Time
-	failures, waits int
+	// dispatcher, tries those in which only rows failed.
+	next                   time.Time
+	failures, waits, tries int
+	// accepted and refused are the rows of this slice that an earlier try counted.
+	accepted int
+	refused  map[source.Key]bool
 	// note is what to say about an act that is done.
 	note string
 }
 
 // take takes the act of a reply, and drops one that the server ended. It reports whether there is a new one.
-func (a *acts) take(act *client.RelayAct) bool {
+// A retry or drop goes on where another relay ended; a replay begins again. now is the server's time.
+func (a *acts) take(act *client.RelayAct, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if act == nil {
@@ -70,9 +74,13 @@ func (a *acts) take(act *client.RelayAct) bool {
 	if a.run != nil && a.run.act.ID == act.ID {
 		return false
 	}
-	a.run = &actRun{
-		act: *act, begun: time.Now(), p: client.RelayActProgress{ActID: act.ID, State: actRunning},
+	run := &actRun{act: *act, begun: time.Now(), refused: make(map[source.Key]bool)}
+	run.requested = run.begun.Add(-now.Sub(act.RequestedAt))
+	if act.Action != actReplay {
+		run.p = act.RelayActProgress
 	}
+	run.p.ActID, run.p.State, run.p.Error = act.ID, actRunning, ""
+	a.run = run
 	return true
 }
 
@@ -127,7 +135,9 @@ func (s *session) act(run *actRun) error {
 	_, bySink := err.(*sinkError)
 	switch {
 	case err == nil && !done:
-		run.failures, run.waits = 0, 0
+		run.failures, run.waits, run.tries = 0, 0, 0
+		run.accepted = 0
+		clear(run.refused)
 		s.acts.update(run, func(p *client.RelayActProgress) { p.Error = "" })
 		return nil
 	case err == nil:
@@ -176,27 +186,27 @@ func (s *session) retrySlice(run *actRun) (done bool, err error) {
 	for i := range rows {
 		rows[i].Age = 0 // a person wants it, however old it is
 	}
-	sub, failed := s.resubmit(rows)
+	sub, failed := s.resubmit(run, rows)
 	if len(sub.done) > 0 {
 		if _, err := s.conn.RemoveRefused(s.page, sub.done); err != nil {
 			return false, err
 		}
-		s.countDone(run, sub)
+		s.countReplayed(run, sub)
 	}
 	refused := append(sub.refused, sub.failing...)
 	if len(refused) > 0 {
 		if _, err := s.conn.UpdateRefused(s.page, refused); err != nil {
 			return false, err
 		}
+		s.countRefused(run, refused)
 	}
 	if failed == nil {
 		failed = left(sub.stayed)
 	}
 	if failed != nil {
-		return false, failed // what was refused counts when the slice is repeated
+		return false, failed
 	}
 	run.after = rows[len(rows)-1].Key
-	s.countRefused(run, len(refused))
 	return false, nil
 }
 
@@ -211,7 +221,7 @@ func left(rows []source.Refusal) error {
 // dropSlice deletes refused rows, but none that was refused after a person asked for it.
 func (s *session) dropSlice(run *actRun) (done bool, err error) {
 	f := run.filter()
-	f.Before = time.Since(run.act.RequestedAt)
+	f.Before = time.Since(run.requested)
 	n, err := s.conn.DropRefused(s.page, f, dropSlice)
 	if err != nil {
 		return false, err
@@ -250,23 +260,25 @@ func (s *session) replaySlice(run *actRun) (done bool, err error) {
 	for i := range kept {
 		rows[i] = kept[i].Row
 	}
-	sub, err := s.resubmit(rows)
+	sub, err := s.resubmit(run, rows)
 	if err == nil {
 		err = left(sub.stayed)
 	}
-	if err == nil && run.waits < sub.repeats() {
-		err = left(sub.failing)
-	}
 	if err != nil {
 		return false, err
+	}
+	if len(sub.failing) > 0 && run.tries < sub.repeats() {
+		run.waits = 0
+		run.tries++
+		return false, left(sub.failing)
 	}
 	for _, f := range sub.failing {
 		s.log.Warn("relay row cannot be replayed", "id", f.ID, "code", f.Code)
 	}
 	run.kept = kept[len(kept)-1].Kept()
 	run.next = began.Add(time.Duration(len(kept)) * time.Second / time.Duration(perSecond))
-	s.countDone(run, sub)
-	s.countRefused(run, len(sub.refused)+len(sub.failing))
+	s.countReplayed(run, sub)
+	s.countRefused(run, append(sub.refused, sub.failing...))
 	return false, nil
 }
 
@@ -279,25 +291,47 @@ func (a *answer) repeats() int {
 	return actWaits - 1
 }
 
-// resubmit hands rows of an act over.
-func (s *session) resubmit(rows []source.Row) (*submission, error) {
+// resubmit hands rows of an act over and counts those that are accepted. If the slice is repeated, they are
+// replayed.
+func (s *session) resubmit(run *actRun, rows []source.Row) (*submission, error) {
 	sub := &submission{sink: s.sink, source: s.c.Name, maxFailing: maxParked}
 	err := sub.submit(s.page, rows)
 	s.count(&sub.answer)
+	run.accepted += sub.accepted
+	s.acts.update(run, func(p *client.RelayActProgress) {
+		p.Matched += sub.accepted
+		p.Accepted += sub.accepted
+	})
 	return sub, err
 }
 
-// countDone counts the accepted and replayed rows of a slice.
-func (s *session) countDone(run *actRun, sub *submission) {
+// countReplayed counts the rows of a slice that no try of it got accepted. A row that an earlier try counted
+// as refused is not.
+func (s *session) countReplayed(run *actRun, sub *submission) {
+	replayed, refused := max(len(sub.done)-run.accepted, 0), 0
+	run.accepted = 0
+	for _, key := range sub.done {
+		if run.refused[key] {
+			delete(run.refused, key)
+			refused++
+		}
+	}
 	s.acts.update(run, func(p *client.RelayActProgress) {
-		p.Matched += len(sub.done)
-		p.Accepted += sub.accepted
-		p.Replayed += sub.replayed
+		p.Matched += replayed - refused
+		p.Replayed += replayed
+		p.Refused -= refused
 	})
 }
 
-// countRefused counts refused rows of a slice.
-func (s *session) countRefused(run *actRun, n int) {
+// countRefused counts refused rows of a slice, each once.
+func (s *session) countRefused(run *actRun, rows []source.Refusal) {
+	n := 0
+	for i := range rows {
+		if !run.refused[rows[i].Key] {
+			run.refused[rows[i].Key] = true
+			n++
+		}
+	}
 	s.acts.update(run, func(p *client.RelayActProgress) {
 		p.Matched += n
 		p.Refused += n

@@ -134,8 +134,8 @@ func TestRetryWaitsForRoom(t *testing.T) {
 		}
 		midway := *w.srv.reports[len(w.srv.reports)-5].Act
 		midway.ActID = ""
-		w.wantsProgress(midway, client.RelayActProgress{State: "running", Matched: 3, Accepted: 3,
-			Error: "6 rows cannot be submitted: url: is wrong"})
+		w.wantsProgress(midway, client.RelayActProgress{State: "running", Matched: 4, Accepted: 3,
+			Refused: 1, Error: "6 rows cannot be submitted: url: is wrong"})
 	})
 }
 

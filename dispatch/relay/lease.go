@@ -82,27 +82,28 @@ func (r *reader) renew(ctx context.Context) error {
 	switch {
 	case err == nil:
 		r.state.reported(report)
-		r.hold(sent.Add(leaseLength), false)
-		if r.acts.take(reply.Act) {
+		r.hold(sent.Add(leaseLength), false, time.Duration(reply.LagMs)*time.Millisecond)
+		if r.acts.take(reply.Act, reply.Now) {
 			process.Wake(r.wake)
 		}
 		return nil
 	case errors.Is(err, codeHeld):
-		r.hold(time.Time{}, true)
+		r.hold(time.Time{}, true, 0)
 		return nil
 	case errors.Is(err, codeOrigin):
-		r.hold(time.Time{}, false)
+		r.hold(time.Time{}, false, 0)
 	case !r.lease.held():
-		r.hold(time.Time{}, false)
+		r.hold(time.Time{}, false, 0)
 	}
 	return err
 }
 
-// hold notes the end of the lease, and logs if this process begins or ends to read the source.
-func (r *reader) hold(until time.Time, standby bool) {
+// hold notes the end of the lease, and logs if this process begins or ends to read the source. lag is the
+// source's by the server.
+func (r *reader) hold(until time.Time, standby bool, lag time.Duration) {
 	r.lease.set(until)
 	leader := r.lease.held()
-	wasLeader, wasStandby := r.state.lead(leader, standby)
+	wasLeader, wasStandby := r.state.lead(leader, standby, lag)
 	if standby && !wasStandby {
 		r.log.Info("another relay reads this source; dispatcher relay status shows which")
 	}
@@ -131,7 +132,7 @@ func (r *reader) release(ctx context.Context) {
 		Holder: r.o.Holder, Origin: r.c.Origin, Release: true, Report: report,
 	})
 	r.lease.set(time.Time{})
-	r.state.lead(false, false)
+	r.state.lead(false, false, 0)
 	if err != nil {
 		r.log.Warn("relay lease not given back; it expires", "error", err)
 	}

@@ -26,7 +26,10 @@ type server struct {
 	renewed []time.Time
 	report  client.RelayReport
 	reports []client.RelayReport
-	act     *client.RelayAct
+	// reported is when report came. ahead is by how much the server's clock is ahead.
+	reported time.Time
+	ahead    time.Duration
+	act      *client.RelayAct
 
 	// call is called before and after each call. Its error is that of the call.
 	call func(b *client.RelayBatch, after bool) error
@@ -76,11 +79,16 @@ func (s *server) apply(source string, b *client.RelayBatch) (reply client.RelayR
 		if err := s.hold(b); err != nil {
 			return reply, err
 		}
+		reply.LagMs = s.report.LagMs
+		if since := time.Since(s.reported); !s.reported.IsZero() && since > 10*time.Second {
+			reply.LagMs += since.Milliseconds()
+		}
 		if s.act != nil && (s.act.State == "waiting" || s.act.State == "running") {
 			act := *s.act
 			reply.Act = &act
 		}
 	}
+	reply.Now = time.Now().Add(s.ahead)
 	if len(b.Rows) > 0 {
 		s.rowCalls = append(s.rowCalls, time.Now())
 	}
@@ -105,7 +113,7 @@ func (s *server) hold(b *client.RelayBatch) error {
 	}
 	s.renewed = append(s.renewed, now)
 	if b.Report != nil {
-		s.report = *b.Report
+		s.report, s.reported = *b.Report, now
 		s.reports = append(s.reports, s.report)
 		if act := b.Report.Act; act != nil && s.act != nil && act.ActID == s.act.ID {
 			s.act.RelayActProgress = *act

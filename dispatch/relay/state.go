@@ -10,6 +10,8 @@ import (
 const (
 	// degradedAfter is how long a source may be without a completed scan.
 	degradedAfter = 30 * time.Second
+	// giveWayEvery is the least time between two times that a process gives way.
+	giveWayEvery = 10 * time.Minute
 	// rateSpan is the span of the reported rate, in seconds.
 	rateSpan = 10
 	// maxErrorText bounds the text of an error in a report, in bytes.
@@ -26,13 +28,12 @@ type state struct {
 	// oldest is when the oldest row was inserted that waits. Without such a row, it is when the next scan is
 	// due: the lag begins then.
 	oldest time.Time
-	// unreachable is since when this process fails to connect to the source; zero: it does not fail. gaveWay:
-	// it has given the lease back since then.
-	unreachable time.Time
-	gaveWay     bool
-	waiting     int
-	refusedRows int
-	err         string
+	// unreachable is since when this process fails to connect to the source; zero: it does not fail. gaveWay
+	// is when it last gave the lease back because of that.
+	unreachable, gaveWay time.Time
+	waiting              int
+	refusedRows          int
+	err                  string
 	// refusals are the newest refused rows; nil: they were reported.
 	refusals *[]client.RelayRefusal
 	rate     rate
@@ -45,9 +46,9 @@ func (s *state) begin() {
 	s.scanned = time.Now()
 }
 
-// lead notes whether this process holds the source and whether another one does. It returns what was so
-// before.
-func (s *state) lead(leader, standby bool) (wasLeader, wasStandby bool) {
+// lead notes whether this process holds the source and whether another one does. A process that takes the
+// source begins with the lag that the server knows. lead returns what was so before.
+func (s *state) lead(leader, standby bool, lag time.Duration) (wasLeader, wasStandby bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wasLeader, wasStandby = s.leader, s.standby
@@ -56,7 +57,7 @@ func (s *state) lead(leader, standby bool) (wasLeader, wasStandby bool) {
 		s.unreachable = time.Time{}
 	}
 	if leader && !s.leader && s.unreachable.IsZero() {
-		s.scanned, s.oldest = now, now
+		s.scanned, s.oldest = now, now.Add(-lag)
 	}
 	if s.standby && !standby {
 		s.scanned = now
@@ -71,21 +72,22 @@ func (s *state) connected(ok bool) {
 	defer s.mu.Unlock()
 	switch {
 	case ok:
-		s.unreachable, s.gaveWay = time.Time{}, false
+		s.unreachable, s.gaveWay = time.Time{}, time.Time{}
 	case s.unreachable.IsZero():
 		s.unreachable = time.Now()
 	}
 }
 
-// givesWay reports whether another process should try to connect. It is so once an outage: if no process can
-// connect, the lag of one has to grow.
+// givesWay reports whether another process should try to connect.
 func (s *state) givesWay() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.leader || s.gaveWay || s.unreachable.IsZero() || time.Since(s.unreachable) < degradedAfter {
+	now := time.Now()
+	if !s.leader || s.unreachable.IsZero() || now.Sub(s.unreachable) < degradedAfter ||
+		now.Sub(s.gaveWay) < giveWayEvery {
 		return false
 	}
-	s.gaveWay = true
+	s.gaveWay = now
 	return true
 }
 

@@ -39,26 +39,10 @@ func (a *API) relay(ctx context.Context, c *gin.Context, who caller, source stri
 	}
 	kept := getBuffer()
 	defer putBuffer(kept)
-	b := append(*kept, `{"results":[`...)
-	for i := range reply.Results {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		result := &reply.Results[i]
-		if result.Problem == nil {
-			b = append(strconv.AppendInt(append(b, `{"status":`...), int64(result.Status), 10), '}')
-			continue
-		}
-		b, err = client.AppendJSON(b, *result)
-		if err != nil {
-			return err
-		}
-	}
-	b, err = client.AppendJSON(append(b, `],"act":`...), reply.Act)
+	*kept, err = client.AppendJSON(*kept, reply)
 	if err != nil {
 		return err
 	}
-	*kept = append(b, '}')
 	a.writeJSON(c, http.StatusMultiStatus, *kept)
 	return nil
 }

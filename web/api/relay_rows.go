@@ -42,6 +42,8 @@ type RelayEngine interface {
 	AcceptPoll(ctx context.Context, project string, s accept.PollSubmission) (store.Accepted, error)
 	// HoldRelay takes or renews the lease of a source and stores the report of its relay.
 	HoldRelay(ctx context.Context, project, source string, h store.RelayHold) (store.RelaySource, error)
+	// Now returns the time of the engine in Unix milliseconds.
+	Now() int64
 }
 
 // A RelaySink accepts rows of outbox tables as POST /v1/relay/{source} does, without HTTP.
@@ -135,6 +137,8 @@ func (r *rowSubmitter) submit(ctx context.Context, b *client.RelayBatch,
 		if err != nil {
 			return reply, err
 		}
+		now := r.engine.Now()
+		reply.Now, reply.LagMs = moment(now), s.LagMs(now)
 		if s.Act.Open() {
 			reply.Act = actOf(&s.Act)
 		}
