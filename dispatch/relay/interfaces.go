@@ -11,8 +11,9 @@ import (
 // A Conn is a connection to a source. One goroutine uses it.
 type Conn interface {
 	// Read returns at most limit rows after a position in the order of their numbers, and whether there are
-	// more. It reads at most source.MaxPage bytes, so a page may be short although there are more.
-	Read(ctx context.Context, after int64, limit int) (rows []source.Row, more bool, err error)
+	// more. It reads at most source.MaxPage bytes, so a page may be short although there are more. A patient
+	// read may take very long.
+	Read(ctx context.Context, after int64, limit int, patient bool) (rows []source.Row, more bool, err error)
 	// Remove deletes rows, and keeps a copy if the source keeps removed rows. Rows that are not there are no
 	// error. After an error some of the rows may be removed.
 	Remove(ctx context.Context, keys []source.Key) (int, error)

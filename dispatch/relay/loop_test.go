@@ -279,6 +279,38 @@ func TestShutdownFinishesThePage(t *testing.T) {
 	})
 }
 
+// TestShutdownAtTheEndOfARead has a read that succeeds, while the end of its context closes the connection.
+// The page must not be handed over, because nothing could remove it.
+func TestShutdownAtTheEndOfARead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p, ended := w.start("a"), make(chan struct{})
+		w.pass(time.Second)
+		w.tb.call = func(op string, after bool) error {
+			if op != "read" || !after || w.tb.count() == 0 {
+				return nil
+			}
+			w.tb.call = func(string, bool) error { return nil }
+			go func() {
+				defer close(ended)
+				p.end()
+			}()
+			time.Sleep(time.Millisecond)
+			w.tb.mu.Lock()
+			defer w.tb.mu.Unlock()
+			w.tb.epoch++
+			return nil
+		}
+		w.insert("a")
+		<-ended
+		w.start("b")
+		w.pass(10 * time.Second)
+		w.wants(0, "a")
+		if w.srv.replays > 0 {
+			t.Errorf("%d replays", w.srv.replays)
+		}
+	})
+}
+
 // TestShutdownIsBounded has a dispatcher that hangs during the shutdown.
 func TestShutdownIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {

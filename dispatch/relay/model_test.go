@@ -380,11 +380,12 @@ type modelConn struct {
 	p *modelProcess
 }
 
-func (c *modelConn) Read(ctx context.Context, after int64, limit int) ([]source.Row, bool, error) {
+func (c *modelConn) Read(ctx context.Context, after int64, limit int, patient bool) ([]source.Row, bool,
+	error) {
 	if c.p.killed() {
 		return nil, false, errKilled
 	}
-	rows, more, err := c.Conn.Read(ctx, after, limit)
+	rows, more, err := c.Conn.Read(ctx, after, limit, patient)
 	if c.p.killed() {
 		return nil, false, errKilled
 	}

@@ -85,14 +85,14 @@ func TestTimedOutScanKeepsTheRest(t *testing.T) {
 			}
 			return nil
 		}
-		for i := range 12 {
+		for i := range 15 {
 			commit := time.Duration(0)
-			if i > 0 && i < 9 {
+			if i > 0 && i < 12 {
 				commit = 5 * time.Second
 			}
 			w.tb.insert(fmt.Sprint("row-", i), commit)
 		}
-		for i, want := range []int64{math.MaxInt64, 8, math.MaxInt64} {
+		for i, want := range []int64{math.MaxInt64, 10, math.MaxInt64} {
 			sc := s.newScan()
 			if err := sc.run(t.Context()); err != nil || sc.edge != want {
 				t.Errorf("scan %d: edge %d, %v", i, sc.edge, err)

@@ -40,8 +40,8 @@ type reader struct {
 	// those about refused rows.
 	failures          int
 	failing, refusing process.LogLimiter
-	// pruneAt is when kept rows are deleted next. A new connection does not bring it forward.
-	pruneAt time.Time
+	// A new connection does not bring upkeep forward.
+	upkeep upkeep
 }
 
 func newReader(o *Options, m *metrics, c SourceConfig) *reader {
@@ -98,6 +98,7 @@ func (r *reader) session(ctx, page context.Context) error {
 			r.pause(ctx, wait)
 		}
 	}
+	r.upkeep = upkeep{}
 	return nil
 }
 

@@ -23,8 +23,11 @@ const (
 	windowEvery = 5 * time.Second
 	fullEvery   = time.Minute
 	costFactor  = 20
-	// A scan ends after longestScan, so that the next one finds late rows also while rows keep coming.
+	// A scan ends after longestScan and twice its slowest read, so that the next one finds late rows also
+	// while rows keep coming. A slow read passes dead rows: the scan then has time for the rows behind them.
 	longestScan = 5 * time.Second
+	// slowRead is the time of a read that passes many dead rows. Its page alone takes less.
+	slowRead = 5 * time.Second
 	// stayedPause is the least pause after a scan in which rows stayed.
 	stayedPause = time.Second
 	// maxStayed is how many rows may stay in a scan before it ends.
@@ -51,13 +54,13 @@ type session struct {
 	// rest is the last count of rows behind a scan, and countAt when the next one may follow.
 	rest    int
 	countAt time.Time
-	upkeep  upkeep
+	// dead: a read was so slow that it passed many dead rows.
+	dead bool
 }
 
 func newSession(r *reader, conn Conn, page context.Context) *session {
-	s := &session{reader: r, conn: conn, page: page, parked: make(parked)}
-	s.upkeep.checkAt = time.Now().Add(upkeepEvery) // Connect has checked it
-	return s
+	r.upkeep.checkAt = time.Now().Add(upkeepEvery) // Connect has checked it
+	return &session{reader: r, conn: conn, page: page, parked: make(parked)}
 }
 
 // turn scans, keeps up and carries out a slice of an act, if due. It returns the pause before the next turn.
@@ -107,15 +110,15 @@ func (s *session) scanOrWait(ctx context.Context) (time.Duration, error) {
 	return s.c.Poll, nil
 }
 
-// A scan reads rows from a position to the end, or for longestScan.
+// A scan reads rows from a position to the end, or for a limited time.
 type scan struct {
 	*session
 	start time.Time
 	// low is where a tail scan begins. A row that is not behind it, and was not parked, came late.
 	low, pos     int64
 	window, full bool
-	// onWay is the time that reads took from pos to low.
-	onWay time.Duration
+	// onWay is the time that reads took from pos to low, and slowest that of the slowest read.
+	onWay, slowest time.Duration
 	// stayed counts rows that stay, and oldest is since when the oldest of them waits.
 	stayed int
 	oldest time.Time
@@ -135,12 +138,13 @@ func (s *session) newScan() *scan {
 	}
 	switch {
 	case sc.low == beginning || !s.c.Tail || !sc.start.Before(s.fullAt):
-		sc.full, sc.pos = true, beginning
+		sc.pos = beginning
 	case !sc.start.Before(s.windowAt):
 		sc.window, sc.pos = true, s.marks.before(s.prevWide.Add(-windowReach))
 	default:
 		sc.pos = sc.low
 	}
+	sc.full = sc.pos == beginning
 	return sc
 }
 
@@ -156,10 +160,13 @@ func (sc *scan) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if ctx.Err() != nil { // its end may have closed the connection, and then no row can be removed
+			return nil
+		}
 		if err := sc.handOver(rows); err != nil {
 			return err
 		}
-		if more && (time.Since(sc.start) > longestScan || sc.stayed >= maxStayed) {
+		if more && (time.Since(sc.start) > longestScan+2*sc.slowest || sc.stayed >= maxStayed) {
 			sc.short, sc.edge, more = true, sc.pos+1, false
 		}
 	}
@@ -169,11 +176,16 @@ func (sc *scan) run(ctx context.Context) error {
 // read reads the next page and notes what it shows of time.
 func (sc *scan) read(ctx context.Context) (rows []source.Row, more bool, err error) {
 	began := time.Now()
-	rows, more, err = sc.conn.Read(ctx, sc.pos, sc.c.Batch)
+	// Dead rows of a held snapshot lie before low, which may be unknown. If they are many, low lies before
+	// them at times: no row in between gives a mark.
+	patient := sc.pos < sc.low || sc.low == beginning || sc.dead
+	rows, more, err = sc.conn.Read(ctx, sc.pos, sc.c.Batch, patient)
 	if err != nil {
 		return nil, false, err
 	}
 	now := time.Now()
+	sc.slowest = max(sc.slowest, now.Sub(began))
+	sc.dead = sc.dead || sc.slowest > slowRead
 	if sc.pos < sc.low {
 		sc.onWay += now.Sub(began)
 	}
@@ -244,7 +256,7 @@ func (sc *scan) complete() error {
 		if err := sc.countRest(now); err != nil {
 			return err
 		}
-		waiting += sc.rest
+		waiting = min(waiting+sc.rest, store.RelayCountLimit)
 	}
 	switch {
 	case sc.short:

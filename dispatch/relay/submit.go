@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// submitWithin bounds a call with rows.
+	// submitWithin bounds a call with rows, and pageWithin all calls with the rows of a page. The connection
+	// to the source is idle for that time, which must be less than what its server allows.
 	submitWithin = 30 * time.Second
+	pageWithin   = 90 * time.Second
 	// againAfter is the pause before the first row that failed alone is handed over once more.
 	againAfter = time.Second
 	// maxCall bounds the contents of a call, in bytes of JSON.
@@ -69,6 +71,8 @@ type submission struct {
 // submit hands rows over in calls of at most maxCall. With a *sinkError the answer is that of the calls
 // before.
 func (s *submission) submit(ctx context.Context, rows []source.Row) error {
+	ctx, cancel := context.WithTimeout(ctx, pageWithin)
+	defer cancel()
 	call, size := make([]source.Row, 0, len(rows)), 0
 	for i := range rows {
 		row := &rows[i]

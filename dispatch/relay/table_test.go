@@ -136,7 +136,7 @@ func (c *tableConn) do(ctx context.Context, op string, f func() error) error {
 
 func (c *tableConn) Close() {}
 
-func (c *tableConn) Read(ctx context.Context, after int64, limit int) (rows []source.Row, more bool,
+func (c *tableConn) Read(ctx context.Context, after int64, limit int, _ bool) (rows []source.Row, more bool,
 	err error) {
 	err = c.do(ctx, "read", func() error {
 		c.tb.reads++

@@ -12,18 +12,21 @@ const (
 	upkeepEvery = time.Minute
 	pruneSlice  = 1000
 	// pruneWithin is after how long no further slice is deleted in a turn. The next turn that deletes some
-	// comes after costFactor times what this one took, so that rows are not held up.
+	// comes after pruneFactor times what this one took, or after a failure costFactor times, so that rows are
+	// not held up.
 	pruneWithin = time.Second
+	pruneFactor = 4
 )
 
 // An upkeep is when what is due beside scans was done.
 type upkeep struct {
 	// changed: there are other refused rows than reported.
 	changed bool
-	// The refused rows are read again at refusalsAt, or if they changed, at soonest.
+	// The refused rows are read again at refusalsAt, or if they changed, at soonest. That is costFactor times
+	// what the last read took, or later.
 	refusalsAt, soonest time.Time
-	// checkAt is when the server is checked again.
-	checkAt time.Time
+	// checkAt is when the server is checked again, and pruneAt when kept rows are deleted next.
+	checkAt, pruneAt time.Time
 	// problem is why upkeep failed last. It does not keep the relay from handing rows over.
 	problem string
 }
@@ -40,16 +43,19 @@ func (s *session) keepUp() error {
 		}
 	}
 	if !now.Before(u.refusalsAt) || u.changed && !now.Before(u.soonest) {
-		u.refusalsAt, u.soonest = now.Add(upkeepEvery), now.Add(renewEvery)
 		u.changed, u.problem = false, ""
-		if err := s.readRefusals(); err != nil {
+		err := s.readRefusals()
+		read := time.Now()
+		wait := costFactor * read.Sub(now)
+		u.refusalsAt, u.soonest = read.Add(max(upkeepEvery, wait)), read.Add(max(renewEvery, wait))
+		if err != nil {
 			s.upkeepFailed(err)
 			if broken(err) != nil {
 				return err
 			}
 		}
 	}
-	if s.c.Keep > 0 && !now.Before(s.pruneAt) {
+	if s.c.Keep > 0 && !now.Before(u.pruneAt) {
 		if err := s.pruneKept(); err != nil {
 			s.upkeepFailed(err)
 			return broken(err)
@@ -88,7 +94,7 @@ func (s *session) readRefusals() error {
 
 // pruneKept deletes old kept rows in slices.
 func (s *session) pruneKept() error {
-	began, wait := time.Now(), time.Duration(0)
+	began, wait, factor := time.Now(), time.Duration(0), time.Duration(pruneFactor)
 	var err error
 	for n := pruneSlice; n == pruneSlice && time.Since(began) < pruneWithin; {
 		n, err = s.conn.PruneKept(s.page, s.c.Keep, pruneSlice)
@@ -96,7 +102,10 @@ func (s *session) pruneKept() error {
 			wait = upkeepEvery
 		}
 	}
+	if err != nil {
+		factor = costFactor
+	}
 	now := time.Now()
-	s.pruneAt = now.Add(max(wait, costFactor*now.Sub(began)))
+	s.upkeep.pruneAt = now.Add(max(wait, factor*now.Sub(began)))
 	return err
 }

@@ -14,9 +14,9 @@ const (
 	// dialTimeout bounds opening a connection, queryTimeout each call of a Conn.
 	dialTimeout  = 5 * time.Second
 	queryTimeout = 30 * time.Second
-	// fullTimeout bounds a Read from the beginning. While a snapshot is held in the database, dead rows stay:
-	// a server may have to pass millions of them to the first row.
-	fullTimeout = 10 * time.Minute
+	// patientTimeout bounds a patient Read. While a snapshot is held in the database, dead rows stay: a
+	// server may have to pass millions of them to the next row.
+	patientTimeout = 10 * time.Minute
 	// silenceTimeout bounds how long an unreachable server remains unnoticed.
 	silenceTimeout = 30 * time.Second
 	// lockTimeout bounds the wait for a lock of another session.
@@ -54,12 +54,12 @@ type Source struct {
 	dial              func(context.Context) (session, error)
 }
 
-// limits bound calls of a Conn (a Read from the beginning, and each other call), the silence of a server, and
-// that of a relay.
-type limits struct{ full, call, silence, idle time.Duration }
+// limits bound calls of a Conn (a patient Read, and each other call), the silence of a server, and that of a
+// relay.
+type limits struct{ patient, call, silence, idle time.Duration }
 
 var defaultLimits = limits{
-	full: fullTimeout, call: queryTimeout, silence: silenceTimeout, idle: idleTimeout,
+	patient: patientTimeout, call: queryTimeout, silence: silenceTimeout, idle: idleTimeout,
 }
 
 // Open checks the options. It does not connect. Errors have no part of the DSN.

@@ -185,7 +185,7 @@ func TestBrokenConnections(t *testing.T) {
 				t.Helper()
 				for range 2 { // it stays broken
 					ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-					_, _, err := c.Read(ctx, 0, 1)
+					_, _, err := c.Read(ctx, 0, 1, false)
 					cancel()
 					if !errors.Is(err, source.ErrBroken) {
 						t.Errorf("%s: %v, want ErrBroken", cause, err)

@@ -18,8 +18,8 @@ const (
 )
 
 // A Conn is a connection to a source. It must not be used by two goroutines at a time. After an error that
-// wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock. Only a Read
-// of all rows may take 10 minutes, if the server can be reached.
+// wraps ErrBroken it is of no use. Each call ends after 30 s, and waits at most 2 s for a lock. Only a
+// patient Read may take 10 minutes, if the server can be reached.
 type Conn struct {
 	source *Source
 	db     session
@@ -54,12 +54,13 @@ func (c *Conn) Close() {
 
 // Read returns the rows with a higher sequence number in their order. A page may have fewer rows than limit,
 // because its contents are at most MaxPage bytes (one row may always be read). more reports whether the page
-// was full: then the next rows may exist. After 0 or less, all rows are read.
-func (c *Conn) Read(ctx context.Context, after int64, limit int) (rows []Row, more bool, err error) {
+// was full: then the next rows may exist. patient is for a page on the way to rows behind many dead ones.
+func (c *Conn) Read(ctx context.Context, after int64, limit int, patient bool) (rows []Row, more bool,
+	err error) {
 	where := []any{" FROM ", c.t.outbox, c.d.byKey(), " WHERE seq > ", value{after}}
 	within := c.source.limits.call
-	if after <= 0 {
-		within = c.source.limits.full
+	if patient {
+		within = c.source.limits.patient
 	}
 	page, more, err := c.readPage(ctx, limit, query{"read rows", within, "NULL", where, "seq"})
 	rows = make([]Row, len(page))

@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 		w := newWorld(t, s)
 		c := w.connect(source.Options{Keep: true})
 		w.fill("", 1000, 10, 10)
-		rows, more, err := c.Read(t.Context(), 0, 3)
+		rows, more, err := c.Read(t.Context(), 0, 3, false)
 		if err != nil || len(rows) != 3 || !more {
 			t.Errorf("page of 3: %d rows, more %t, %v", len(rows), more, err)
 		}
@@ -131,7 +131,7 @@ func TestBigRows(t *testing.T) {
 		c := w.connect(source.Options{})
 		read, after := 0, int64(0)
 		for {
-			rows, more, err := c.Read(t.Context(), after, 500)
+			rows, more, err := c.Read(t.Context(), after, 500, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 // OpenWithin is Open with other limits for a Read from the beginning, and for each other call.
 func OpenWithin(o Options, full, call time.Duration) (*Source, error) {
 	l := defaultLimits
-	l.full, l.call = full, call
+	l.patient, l.call = full, call
 	return open(o, l)
 }
 

@@ -195,11 +195,11 @@ func TestLongScan(t *testing.T) {
 		read := make(chan result)
 		go func() {
 			start := time.Now()
-			rows, _, err := full.Read(context.Background(), math.MinInt64, 9)
+			rows, _, err := full.Read(context.Background(), math.MinInt64, 9, true)
 			read <- result{rows, time.Since(start), err}
 		}()
 		for _, tail := range tails { // one after the other: the read from the beginning takes longer than one
-			if _, _, err := tail.Read(t.Context(), 1, 9); !errors.Is(err, source.ErrBroken) {
+			if _, _, err := tail.Read(t.Context(), 1, 9, false); !errors.Is(err, source.ErrBroken) {
 				t.Errorf("a read of a locked table: %v, want ErrBroken", err)
 			}
 		}

@@ -50,7 +50,7 @@ func (s *Source) openMySQL(o Options) error {
 	c.InterpolateParams = true
 	c.ClientFoundRows = true
 	// Contexts bound the calls. One that ends closes the connection.
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, s.limits.full, queryTimeout
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, s.limits.patient, queryTimeout
 	c.DialFunc = s.limits.dialer().DialContext
 	c.Logger = &mysql.NopLogger{}
 	if err := c.Apply(mysql.Charset("utf8mb4", "")); err != nil {

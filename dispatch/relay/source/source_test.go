@@ -238,7 +238,7 @@ func (w *world) read(c *source.Conn, after int64) []source.Row {
 	w.t.Helper()
 	var all []source.Row
 	for {
-		rows, more, err := c.Read(w.t.Context(), after, 500)
+		rows, more, err := c.Read(w.t.Context(), after, 500, false)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // A road is a proxy for one connection to a server.
 type road struct {
 	url string
-	// ends are its two connections.
+	// ends are its two connections: that of the client, then that to the server.
 	ends chan net.Conn
 	// passed is the number of bytes that went to the server.
 	passed atomic.Int64
@@ -68,26 +68,24 @@ func (r *road) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// vanish lets the system drop every packet of both sides, as if nothing were at their addresses.
-func (r *road) vanish(t *testing.T) {
+// vanish lets the system drop every packet to a connection, as if nothing were at its address.
+func vanish(t *testing.T, conn net.Conn) {
 	t.Helper()
+	connection, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
 	nothing := []syscall.SockFilter{{Code: syscall.BPF_RET | syscall.BPF_K}}
-	for range cap(r.ends) {
-		connection, err := (<-r.ends).(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		failed := connection.Control(func(fd uintptr) {
-			//lint:ignore SA1019 a filter of one line needs no package
-			err = syscall.AttachLsf(int(fd), nothing)
-		})
-		if err := errors.Join(failed, err); err != nil {
-			t.Fatal(err)
-		}
+	failed := connection.Control(func(fd uintptr) {
+		//lint:ignore SA1019 a filter of one line needs no package
+		err = syscall.AttachLsf(int(fd), nothing)
+	})
+	if err := errors.Join(failed, err); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// TestVanishedServer checks that a Read from the beginning ends soon if the server can no longer be reached:
+// TestVanishedServer checks that a patient Read ends soon if the server can no longer be reached:
 // before it got the query, and while it works on it.
 func TestVanishedServer(t *testing.T) {
 	directly(t, func(t *testing.T, s server) {
@@ -104,16 +102,19 @@ func TestVanishedServer(t *testing.T) {
 		tx := w.begin()
 		w.in(tx, w.sql("LOCK TABLE dispatcher_outbox IN ACCESS EXCLUSIVE MODE",
 			"LOCK TABLES dispatcher_outbox WRITE"))
+		client, server := <-during.ends, <-during.ends
+		vanish(t, server) // the query arrives, and its result does not
 		passed := during.passed.Load()
 		read := make(chan error, 2)
 		go func() {
-			_, _, err := waiting.Read(ctx, 0, 9)
+			_, _, err := waiting.Read(ctx, 0, 9, true)
 			read <- err
 		}()
 		testserver.Until(t, "the query to pass", func() bool { return during.passed.Load() > passed })
-		during.vanish(t)
-		before.vanish(t)
-		_, _, err := idle.Read(ctx, 0, 9)
+		vanish(t, client)
+		vanish(t, <-before.ends)
+		vanish(t, <-before.ends)
+		_, _, err := idle.Read(ctx, 0, 9, true)
 		read <- err
 		for range 2 {
 			if err := <-read; !errors.Is(err, source.ErrBroken) || ctx.Err() != nil {
