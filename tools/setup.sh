@@ -133,6 +133,7 @@ php php-cli
 python3 python3
 openssl openssl
 EOF
+  compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || echo libfaketime
   missing_libraries
 }
 

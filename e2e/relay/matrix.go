@@ -97,6 +97,7 @@ func matrix() []fault {
 		{"R24", "encodings", both, httpOnly, encodings, 0},
 		{"R26", "too old, and from the future", both, httpOnly, wrongAges, 0},
 		{"R20", "delays and time zones", both, httpOnly, delays, 0},
+		{"R20", "delays and clocks an hour apart", both, httpOnly, clocksApart, apart},
 
 		// Locks, late commits and rollbacks.
 		{"R16", "rows and table locked", both, httpOnly, locked, real},

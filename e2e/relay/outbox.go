@@ -37,6 +37,7 @@ type server interface {
 	Database(testing.TB) string
 	Exec(context.Context, string) error
 	Kill() error
+	SetClock(testing.TB, time.Duration)
 	Start(testing.TB)
 }
 

@@ -211,6 +211,43 @@ func delays(tr *trial) {
 	tr.conclude(resumedBusy)
 }
 
+// clocksApart counts delays from the insert, whatever the clock of the source.
+func clocksApart(tr *trial) {
+	o := tr.newOutbox("pay", tr.on, tr.on.own(tr))
+	tr.src = o
+	o.db.SetMaxIdleConns(0) // a connection does not outlive the server
+	tr.relay("")
+	clock := `SELECT CAST(unix_timestamp() AS SIGNED)`
+	if tr.on == postgres {
+		clock = `SELECT CAST(extract(epoch FROM now()) AS BIGINT)`
+	}
+	for i, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		tr.Check(o.server.Kill())
+		o.server.SetClock(tr, ahead)
+		o.server.Start(tr)
+		is := time.Until(time.Unix(int64(o.count(clock)), 0))
+		if (is - ahead).Abs() > time.Minute {
+			tr.Fatalf("the source's clock is ahead by %s, want %s", is, ahead)
+		}
+		order := fmt.Sprint("late-", i)
+		began := time.Now()
+		tr.Check(tr.on.business(tr.Context(), o.db, o.order(order, harness.Submission{"delay": "8s"})))
+		took := time.Since(began)
+		o.drained(backoffLimit)
+		due := harness.Rows(tr.Trial, func(ms *int64) []any { return []any{ms} },
+			`SELECT first_due_at FROM requests WHERE ref = '`+order+`'`)
+		if len(due) != 1 {
+			tr.Fatalf("%s has %d callbacks", order, len(due))
+		}
+		off := time.UnixMilli(due[0]).Sub(began.Add(8 * time.Second))
+		if off < -100*time.Millisecond || off > took+100*time.Millisecond {
+			tr.Errorf("with a clock that is ahead by %s, a row is due %s beside its delay", ahead, off)
+		}
+		tr.Remark("delay of a row with a clock that is ahead by %s: off by %d ms", ahead, off.Milliseconds())
+	}
+	tr.conclude(resumedBusy)
+}
+
 // wrongAges has rows that are older than their key lives, and rows from the future.
 func wrongAges(tr *trial) {
 	o := tr.src

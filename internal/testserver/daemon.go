@@ -100,6 +100,22 @@ func (d *daemon) Start(tb testing.TB) {
 	}
 }
 
+// SetClock lets the server's clock be ahead by a time, or behind by a negative one, from its next start on.
+func (d *daemon) SetClock(tb testing.TB, ahead time.Duration) {
+	tb.Helper()
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	if err != nil || len(found) == 0 {
+		tb.Fatalf("this test needs libfaketime (Debian and Ubuntu: apt-get install libfaketime): %v", err)
+	}
+	run := d.run
+	d.run = func() *exec.Cmd {
+		c := run()
+		c.Env = append(c.Environ(), "LD_PRELOAD="+found[0], "FAKETIME_DONT_FAKE_MONOTONIC=1",
+			fmt.Sprintf("FAKETIME=%+.0fs", ahead.Seconds()))
+		return c
+	}
+}
+
 // try starts the server once. It returns when the server answers or has ended.
 func (d *daemon) try() error {
 	if err := d.begin(); err != nil {
