@@ -301,6 +301,7 @@ func TestShutdownAtTheEndOfARead(t *testing.T) {
 			return nil
 		}
 		w.insert("a")
+		w.pass(time.Second)
 		<-ended
 		w.start("b")
 		w.pass(10 * time.Second)
