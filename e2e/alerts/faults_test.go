@@ -231,11 +231,12 @@ func keyMissing(l *lab) {
 // healthyTime is longer than two minutes, the "for" of most critical alerts.
 const healthyTime = 3 * time.Minute
 
-// healthy runs two processes under load. No alert fires.
+// healthy runs two processes under load, one of which reads an outbox table. No alert fires.
 func healthy(l *lab) {
 	l.UseBackend(harness.NewBackend(l, harness.PostgresRedis))
-	l.serve("a", "--horizon", "1h")
-	l.serve("b", "--horizon", "1h")
+	relay := `[{"name": "pay", "dsn": "` + l.outbox() + `"}]`
+	l.serve("a", "--horizon", "1h", "--relay", relay)
+	l.serve("b", "--horizon", "1h", "--relay", relay)
 	l.settled(2)
 	began := time.Now()
 	load := l.Load(50, l.Mixed)
@@ -253,6 +254,19 @@ func healthy(l *lab) {
 	load.Finish()
 	l.Remark("no alert fired in %s under load", time.Since(began))
 	l.metricsExist()
+}
+
+// outbox creates an outbox table and returns the URL of its database.
+func (l *lab) outbox() string {
+	l.Helper()
+	address := testserver.SharedPostgres(l).Database(l)
+	ddl := harness.Command(l, time.Minute, nil, "relay", "ddl", "--dialect", "postgres")
+	if ddl.Code != 0 {
+		l.Fatalf("relay ddl ended with %d: %s", ddl.Code, ddl.Stderr)
+	}
+	_, err := testserver.DB(l, address).ExecContext(l.Context(), ddl.Stdout)
+	l.Check(err)
+	return address
 }
 
 // selected matches a metric in an expression, with its matchers.
