@@ -27,6 +27,28 @@ type gateway struct {
 	calls atomic.Int64
 }
 
+// takesAll starts a server in the place of the dispatcher that accepts every row and keeps none.
+func (tr *trial) takesAll() (base string) {
+	tr.Helper()
+	r := harness.NewReceiver(tr, nil)
+	r.Server.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var call struct{ Rows []struct{} }
+		if err := json.NewDecoder(req.Body).Decode(&call); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		reply := client.RelayReply{Now: time.Now()}
+		for range call.Rows {
+			reply.Results = append(reply.Results, client.RelayResult{Status: http.StatusAccepted})
+		}
+		text, err := client.AppendJSON(nil, reply)
+		tr.Check(err)
+		w.WriteHeader(http.StatusMultiStatus)
+		_, _ = w.Write(text) // the relay may have ended
+	})
+	return r.URL
+}
+
 // behindGateway starts a gateway in front of the trial's API.
 func (tr *trial) behindGateway() *gateway {
 	tr.Helper()
