@@ -206,6 +206,7 @@ func TestCostsOfTheApplication(t *testing.T) {
 		s := tr.on.own(tr, settings...)
 		o := tr.newOutbox("pay", tr.on, s)
 		span, next := testserver.Sized(2*time.Second, 4*time.Second, 10*time.Second), 0
+		o.settings = harness.Submission{}
 		base, waits := tr.takesAll(), o.lockWaits()
 		measure := func(span time.Duration) []time.Duration {
 			l := o.load(next, 200)
