@@ -284,6 +284,11 @@ func TestActGoesOnAtAnotherRelay(t *testing.T) {
 		}
 		w.insert("x", "y")
 		w.pass(10 * time.Second)
+		// The rows that the earlier relay counted as refused are still there.
+		retried := client.RelayActProgress{Matched: 12, Accepted: 7, Replayed: 3, Refused: 2}
+		got = w.ask(client.RelayAct{Action: "retry", RelayActProgress: retried})
+		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 12, Accepted: 7, Replayed: 3,
+			Refused: 2})
 		got = w.ask(client.RelayAct{Action: "drop", RelayActProgress: earlier})
 		w.wantsProgress(got, client.RelayActProgress{State: "done", Matched: 1002, Dropped: 902,
 			Accepted: 100})

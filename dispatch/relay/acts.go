@@ -63,7 +63,8 @@ type actRun struct {
 }
 
 // take takes the act of a reply, and drops one that the server ended. It reports whether there is a new one.
-// A retry or drop goes on where another relay ended; a replay begins again. now is the server's time.
+// A retry or drop goes on with the counts of another relay, without the refused rows, which it reads again; a
+// replay begins again. now is the server's time.
 func (a *acts) take(act *client.RelayAct, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,6 +79,8 @@ func (a *acts) take(act *client.RelayAct, now time.Time) bool {
 	run.requested = run.begun.Add(-now.Sub(act.RequestedAt))
 	if act.Action != actReplay {
 		run.p = act.RelayActProgress
+		run.p.Matched -= run.p.Refused
+		run.p.Refused = 0
 	}
 	run.p.ActID, run.p.State, run.p.Error = act.ID, actRunning, ""
 	a.run = run
