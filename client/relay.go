@@ -93,7 +93,7 @@ type RelayReply struct {
 	Results []RelayResult `json:"results"`
 	// An act that the holder is to carry out. Null: none.
 	Act *RelayAct `json:"act" api:"null"`
-	// Time of the server's clock, which `act.requested_at` is a time of. Null without `holder`.
+	// The server's time. `act.requested_at` is by the same clock. Null without `holder`.
 	Now time.Time `json:"now" api:"null"`
 	// Lag of the source, as GET /v1/relay/{source} shows it. A relay that takes the source reports that it
 	// grows until the table is read. Zero without `holder`.

@@ -63,8 +63,8 @@ type actRun struct {
 }
 
 // take takes the act of a reply, and drops one that the server ended. It reports whether there is a new one.
-// A retry or drop goes on with the counts of another relay, without the refused rows, which it reads again; a
-// replay begins again. now is the server's time.
+// A retry or drop goes on with the counts of another relay, without the refused rows, which it reads again.
+// A replay begins again. now is the server's time.
 func (a *acts) take(act *client.RelayAct, now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -98,8 +98,8 @@ func (r *reader) renew(ctx context.Context) error {
 	return err
 }
 
-// hold notes the end of the lease, and logs if this process begins or ends to read the source. lag is the
-// source's by the server.
+// hold notes the end of the lease, and logs if this process begins or ends to read the source. lag is what
+// the server knows as the lag of the source.
 func (r *reader) hold(until time.Time, standby bool, lag time.Duration) {
 	r.lease.set(until)
 	leader := r.lease.held()

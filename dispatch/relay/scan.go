@@ -54,7 +54,7 @@ type session struct {
 	// rest is the last count of rows behind a scan, and countAt when the next one may follow.
 	rest    int
 	countAt time.Time
-	// dead: a read was so slow that it passed many dead rows.
+	// dead: a read was so slow that there must be many dead rows.
 	dead bool
 }
 
