@@ -56,7 +56,7 @@ TESTRUN = $(GO) run ./internal/testrun $(if $(PART),-part $(PART))
 test: setup ## vet, staticcheck, unit tests, real servers, race detector and smoke tests; fifteen minutes
 	@$(TESTRUN) test
 
-test-full: setup-full ## All faults, races, simulations and pages; an hour; writes docs/reports/faults.md
+test-full: setup-full ## All faults, races, simulations and pages; two hours; writes docs/reports/faults.md
 	@$(TESTRUN) full
 
 test-long: setup ## Trials of over two minutes each, fuzzing, a million rows; hours
